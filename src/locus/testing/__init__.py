@@ -1,4 +1,4 @@
-"""The contract suite, for anyone who writes a backend: one class to inherit, one fixture to give.
+"""The contract suite, for anyone who writes a backend: one class to inherit, one fixture to provide.
 
 ::
 

@@ -1,4 +1,4 @@
-"""The contract: all laws together, and what each built-in backend must be able to do.
+"""The contract: all laws together, and the capabilities that each built-in backend must have.
 
 `CoreContract` is for every backend; mix in the laws of the capabilities that yours has. `CheckpointerContract` is for a
 backend that can do everything. `DurableContract` adds the laws of a store that outlives its process: outages, several
@@ -103,7 +103,7 @@ REQUIRED: Final[dict[str, CheckpointerCapabilities]] = {
     "oracle": EVERYTHING,
     "s3": replace(EVERYTHING, search=False, ttl=False),
 }
-"""What each built-in backend must be able to do. A flag that is lost is a failed test, not a shorter suite."""
+"""The capabilities that each built-in backend must have. A lost one fails a test, and does not shorten the suite."""
 
 
 class CoreContract(
@@ -142,7 +142,7 @@ class CoreContract(
     CapabilityLaws,
     StatefulLaws,
 ):
-    """What every backend has to keep. The laws of capabilities are mixed in beside it, one class for each."""
+    """The laws for every backend. Mix in the laws of the capabilities that yours has, one class for each."""
 
     laws_of: ClassVar[dict[str, type[Laws]]] = {
         "search": SearchLaws,
@@ -153,18 +153,18 @@ class CoreContract(
 
 
 class CheckpointerContract(CoreContract, SearchLaws, MetadataLaws, CopyLaws, ExpiryLaws):
-    """All laws, for a backend that can do everything.
+    """All laws for a backend that has every capability.
 
-    A subclass gives the fixture `store`. `DurableContract` adds what is only asked of backends that other
-    processes can open, and that can be out of reach.
+    A subclass provides the fixture `store`. `DurableContract` adds the laws for backends that other processes can open,
+    and that can be out of reach.
     """
 
     required: ClassVar[CheckpointerCapabilities] = EVERYTHING
 
 
 class DurableLaws(ProcessLaws, CachedLoadProcessLaws, CrashLaws):
-    """What must hold between processes, and after one of them was killed."""
+    """The laws of several processes at once, and of processes that are killed."""
 
 
 class DurableContract(CheckpointerContract, OutageLaws, DurableLaws):
-    """All laws, for a backend that can do everything, and that other processes can open."""
+    """All laws, for a backend that has every capability and that other processes can open."""

@@ -17,7 +17,7 @@ SOAK: Final = os.environ.get("LOCUS_SOAK") == "1"
 
 
 def budget(examples: int, steps: int = 30) -> settings:
-    """Settings of a property: small and repeatable, or with `LOCUS_SOAK=1` large and random."""
+    """Settings of hypothesis for a property: few repeatable examples, or with `LOCUS_SOAK=1` many random ones."""
     return settings(
         max_examples=examples * 20 if SOAK else examples,
         stateful_step_count=steps * 2 if SOAK else steps,
@@ -122,7 +122,7 @@ LOOK_ALIKE_IDS: Final = (
     "'", "%", "_", "a_b", "axb", "*", "\\", ":", "a:b", "/", "tenant/a", "tenant_a", "..", "a", "a ", "\0", "a\0", "😀",
     "josé", "jose\u0301", "Alice", "alice", "ß", "ss", "{a}", "$.a", "latest", "default", "x" * 255, "x" * 254 + "y",
 )  # fmt: skip
-"""Those of them that stores have taken for each other or for syntax: for laws that would take minutes with all."""
+"""The hostile ids that stores have taken for each other or for syntax, for laws that would take minutes with all."""
 
 BAD_IDS: Final[tuple[Any, ...]] = (
     "",
@@ -138,7 +138,7 @@ BAD_IDS: Final[tuple[Any, ...]] = (
     ("a",),
     {"$gt": ""},
 )
-"""What is no id."""
+"""Values that are no ids."""
 
 HOSTILE_QUERIES: Final = (
     "",
@@ -167,7 +167,7 @@ HOSTILE_QUERIES: Final = (
     '{"match_all":{}}',
     "x" * 5_000,
 )
-"""Texts to search for that mean something to some database, and are only texts."""
+"""Queries that are syntax to some database, and have to be only text."""
 
 EXACT_VALUES: Final[tuple[Any, ...]] = (
     None,
@@ -288,7 +288,7 @@ def at(second: int) -> datetime:
 
 
 def message(number: int, size: int = 30) -> Message:
-    """A message that differs from those of other numbers."""
+    """A message that differs from the messages of other numbers."""
     make: Callable[[str], Message] = Message.user if number % 2 == 0 else Message.assistant
     return make(f"message {number} {'lorem ipsum '[: size % 13] * (size // 12 + 1)}")
 
@@ -298,7 +298,7 @@ def conversation(count: int, start: int = 0) -> list[Message]:
 
 
 def rich_state() -> AgentState:
-    """A state with everything in it that a state can have, and some things that it does not know."""
+    """A state with everything that a state can have, and fields that it does not know."""
     call = ToolCall(id="call-1", name="search", arguments={"q": "ö", "deep": [1, {"x": None}], "f": -0.0})
     result = ToolResult(
         tool_call_id="call-1", name="search", content="3 hits", structured_content={"rows": [[1, 2.0], []]}

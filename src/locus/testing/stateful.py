@@ -1,7 +1,7 @@
-"""Any course of events: a store and a plain model in memory are driven side by side, and must agree.
+"""Random sequences of events: a store and a plain model in memory go through them side by side, and must agree.
 
-Hypothesis chooses the events. The store is driven by blocking calls, so that any backend can be. `ModelThread` is the
-model: a thread as a plain list, written as simply as the laws are.
+Hypothesis chooses the events. Calls to the store block, so that any backend can be tested. `ModelThread` is the model:
+a thread as a plain list, written as simply as the laws are.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from locus.testing.laws.base import Laws, OpenHandle, dicts, exact
 
 @dataclass
 class ModelCheckpoint:
-    """A checkpoint; its payload is kept as a text that tells any two apart."""
+    """A checkpoint of the model. Its payload is a text that differs wherever two payloads do."""
 
     checkpoint_id: str
     parent_id: str | None
@@ -38,7 +38,7 @@ class ModelCheckpoint:
 
 @dataclass
 class ModelThread:
-    """One thread; the newest checkpoint comes last."""
+    """A thread of the model, as a list. The newest checkpoint comes last."""
 
     checkpoints: list[ModelCheckpoint] = field(default_factory=list)
 
@@ -54,7 +54,7 @@ class ModelThread:
         return [found.checkpoint_id for found in self.checkpoints]
 
     def keeps(self, name: str | None, payload: Any, metadata: dict[str, Any] | None) -> bool:
-        """Whether a save under this name would be a mere repeat."""
+        """True if a save under this id would only repeat what is there."""
         same = self.find(name)
         return (
             same is not None
@@ -63,7 +63,7 @@ class ModelThread:
         )
 
     def save(self, name: str, payload: Any, metadata: dict[str, Any] | None, known: str | None) -> None:
-        """Save a payload that was derived from the checkpoint `known`, or from none that is known."""
+        """Save a payload that was derived from the checkpoint `known`, or from an unknown one."""
         if self.keeps(name, payload, metadata):
             return
         same = self.find(name)
@@ -123,7 +123,7 @@ ROUTES = (
     ("d*1", DICT_COPY),
     ("d?1", DICT_COPY),
 )
-"""From where to where threads are copied."""
+"""The pairs of threads, source and target, that are copied."""
 
 CHANGES = (
     "append",
@@ -148,7 +148,7 @@ _metadata = st.none() | st.sampled_from([{}, {"k": 1}, {"k": True}, {"list": [1,
 
 
 def changed(items: Sequence[Any], change: str, fresh: Sequence[Any]) -> Sequence[Any]:
-    """The next version of a list; `fresh` are items that were never used. Slices keep what they know."""
+    """A changed version of a list. `fresh` are items that were never used; slices remember where they came from."""
     middle = len(items) // 2
     match change:
         case "append":
@@ -174,14 +174,14 @@ def changed(items: Sequence[Any], change: str, fresh: Sequence[Any]) -> Sequence
 
 @dataclass
 class Slot:
-    """A state that somebody holds, and where the model believes it came from, by thread."""
+    """A state that somebody holds, and by thread the checkpoint that it came from, as the model has it."""
 
     state: AgentState = field(default_factory=AgentState)
     known: dict[str, str] = field(default_factory=dict)
 
 
 class ThreadsMachine(RuleBasedStateMachine):
-    """Two handles on one store, three holders of states, some threads. The store is emptied at the end."""
+    """Drives two handles on one store, with three holders of states and some threads. Empties the store at the end."""
 
     def __init__(self, handles: Sequence[Checkpointer], copies: bool = True) -> None:
         super().__init__()
@@ -204,7 +204,7 @@ class ThreadsMachine(RuleBasedStateMachine):
         return names[-1 - pick % len(names)] if names else None
 
     def _changed(self, state: AgentState, part: str, change: str) -> AgentState:
-        """A state derived from another."""
+        """A changed version of a state."""
         if part == "messages":
             fresh: tuple[Message, ...] = tuple(message(number) for number in self._fresh())
             return state.with_messages_replaced(changed(state.messages, change, fresh))
@@ -222,7 +222,7 @@ class ThreadsMachine(RuleBasedStateMachine):
         fork=st.none() | _picks,
     )
     def take_turns(self, slot: int, thread: str, handle: int, turns: list[tuple[str, str]], fork: int | None) -> None:
-        """Change a state and save it, a few times over; the handles alternate. Some start in the past."""
+        """Change a state and save it a few times, by both handles in turn. Some runs start from an old checkpoint."""
         if fork is not None:
             self.load_a_state(slot, thread, handle, fork)
         held = self.slots[slot]
@@ -265,7 +265,7 @@ class ThreadsMachine(RuleBasedStateMachine):
 
     @rule(slot=_slots, thread=st.sampled_from(STATE_THREADS), handle=_handles, pick=_picks)
     def load_a_state(self, slot: int, thread: str, handle: int, pick: int) -> None:
-        """The latest, or one of the history; the holder goes on from there."""
+        """Load the latest checkpoint or an older one. Its holder goes on from there."""
         name = self._existing(thread, pick)
         state = self.states[handle].load(thread, name if pick else None)
         assert (state is None) == (name is None)
@@ -316,7 +316,7 @@ class ThreadsMachine(RuleBasedStateMachine):
 
     @rule(thread=st.sampled_from(THREADS), handle=_handles, sure=st.integers(0, 2))
     def delete_a_thread(self, thread: str, handle: int, sure: int) -> None:
-        """Not each time that it is chosen: otherwise threads would stay short."""
+        """Delete a thread, but not each time that this rule is chosen: otherwise threads would stay short."""
         if sure == 0:
             assert self.states[handle].delete(thread) == bool(self.model[thread].names)
             self.model[thread] = ModelThread()
@@ -384,7 +384,7 @@ class ThreadsMachine(RuleBasedStateMachine):
         self._agree_on_latest(thread)
 
     def _agree_on_numbers(self, thread: str, history: Sequence[HistoryEntry]) -> None:
-        """They fall from the newest to the oldest, and none is given twice in the life of a thread."""
+        """Assert that numbers fall from the newest to the oldest, and are never used twice in a thread's life."""
         found = {entry.seq: entry.checkpoint_id for entry in history}
         assert list(found) == sorted(found, reverse=True)
         assert len(found) == len(history)
@@ -407,7 +407,7 @@ class ThreadsMachine(RuleBasedStateMachine):
         assert exact(found) == exact([[*key, value] for key, value in sorted(expected.writes.items(), key=_by_key)])
 
     def _agree_on_latest(self, thread: str) -> None:
-        """Both handles: each holds what it has seen of the thread, and not what the other has done since."""
+        """Assert that both handles load the latest, although each holds only what it has seen itself."""
         expected = self.model[thread].checkpoints[-1].payload if self.model[thread].checkpoints else exact(None)
         for states, backend in zip(self.states, self.dicts, strict=True):
             if thread.startswith("s"):
@@ -430,10 +430,10 @@ def _by_key(item: tuple[tuple[str, int], Any]) -> tuple[str, int]:
 
 
 class StatefulLaws(Laws):
-    """All laws at once."""
+    """A store agrees with a plain model after any sequence of saves, loads, deletions, copies and vacuums."""
 
     examples_and_steps: ClassVar[tuple[int, int]] = (30, 30)
-    """How many courses of events, and how long ones."""
+    """The number of random sequences of events, and their length."""
 
     def test_any_course_of_events_agrees_with_a_plain_model(self, open_handle: OpenHandle) -> None:
         handles, copies = [open_handle(), open_handle()], self.required.branching

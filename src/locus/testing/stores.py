@@ -1,4 +1,4 @@
-"""What the contract suite needs to know of a backend: how to open it, and how to hurt it."""
+"""The stores under test, for the contract suite: how to open one, damage it, make it unreachable or stall it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from locus.memory.checkpointer import Checkpointer
 
 
 class TestStore(ABC):
-    """One empty store, for one test. Every handle that `open` gives is on the same data."""
+    """An empty store for one test. All handles from `open` are on the same data."""
 
     __test__ = False
 
@@ -19,41 +19,41 @@ class TestStore(ABC):
 
     @abstractmethod
     async def corrupt(self, thread_id: str) -> None:
-        """Damage what is stored of a thread (all its items), behind the backend's back."""
+        """Damage all stored items of a thread, behind the backend's back."""
 
 
 class OutageTestStore(TestStore):
-    """A store that can be out of reach."""
+    """A store that can be made unreachable."""
 
     @abstractmethod
     def outage(self) -> AbstractAsyncContextManager[None]:
-        """While this is entered the store cannot be reached; afterwards it is as it was."""
+        """A context in which the store cannot be reached. Afterwards it is as it was."""
 
 
 class DurableTestStore(OutageTestStore):
-    """A store that other processes can open too."""
+    """A store that other processes can open."""
 
     @property
     @abstractmethod
     def url(self) -> str:
-        """What `locus.memory.get_checkpointer` opens it with, in any process."""
+        """The URL with which `locus.memory.get_checkpointer` opens the store in any process."""
 
     def open_after_kill(self) -> Checkpointer:
-        """A new handle, once everything that a killed process had sent is done: a server may still carry it out."""
+        """A new handle, opened after the server has finished whatever a killed process had sent."""
         return self.open()
 
 
 class Stall(ABC):
-    """A handle whose queries can be made to stall: they arrive, and nobody answers."""
+    """A handle whose queries can be made to stall: they arrive, and are not answered."""
 
     handle: Checkpointer
 
     @abstractmethod
     async def begin(self) -> None:
-        """From now on a query of the handle stalls."""
+        """Make the queries of the handle stall from now on."""
 
     async def query(self) -> object:
-        """Ask what stalls: anything, or a query that the store has made for it. There is a thread "t"."""
+        """Make a query that stalls. The store has a thread "t"."""
         return await self.handle.load("t")
 
     @abstractmethod
@@ -62,12 +62,12 @@ class Stall(ABC):
 
     @abstractmethod
     async def end(self) -> None:
-        """From now on queries are answered as ever."""
+        """Answer the queries of the handle again."""
 
 
 class StallTestStore(TestStore):
-    """A store whose queries can stall, at its server or on the way. One that is no such store says that it cannot."""
+    """A store whose queries can stall, at its server or on the way."""
 
     @abstractmethod
     def stalling(self, seconds: float) -> AbstractAsyncContextManager[Stall]:
-        """A handle that gives each query so many seconds, and tries none again; it is closed at the end."""
+        """A handle whose queries have a deadline of `seconds` and are not tried again. It is closed at the end."""

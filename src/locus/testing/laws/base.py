@@ -1,4 +1,4 @@
-"""What the laws are built on: handles and worker processes that they need not close, and exact comparisons."""
+"""The base of all laws: handles and worker processes that close by themselves, a clock, and exact comparisons."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ class OpenHandle(Protocol):
 
 
 class Laws:
-    """Base of the mixins. A test class gives the `store` fixture, and says what the backend must be able to do."""
+    """The base class of all laws. A test class provides the fixture `store`, and declares the capabilities it needs."""
 
     required: ClassVar[CheckpointerCapabilities]
 
     other_ids: ClassVar[Sequence[str]] = HOSTILE_IDS
-    """Ids for all places but the first that threads are tried in, where a slow store may do with fewer."""
+    """Hostile ids for laws that try each id in several places. A slow store may do with fewer."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
-        """Mark async tests one by one: so the suite works in pytest-asyncio's strict mode, too.
+        """Mark each async test, so that the suite works in pytest-asyncio's strict mode, too.
 
         Two mixins with a test of the same name are refused, because one would hide the other.
         """
@@ -53,12 +53,12 @@ class Laws:
 
     @pytest.fixture
     def store(self) -> TestStore:
-        """A fresh and empty store. Test classes give their own."""
+        """A fresh and empty store. Each test class provides its own."""
         raise NotImplementedError(f"{type(self).__name__} has to give a fixture `store`")
 
     @pytest_asyncio.fixture
     async def open_handle(self, store: TestStore) -> AsyncIterator[OpenHandle]:
-        """Opens handles, and closes them at the end of the test."""
+        """A function that opens handles on the store. They are closed at the end of the test."""
         opened: list[Checkpointer] = []
 
         def open_one(*, ttl_seconds: float | None = None) -> Checkpointer:
@@ -97,7 +97,7 @@ class Clock:
         self._monkeypatch.setattr(store_module, "datetime", Shifted)
 
     def shift(self, **amount: float) -> None:
-        """Set the clock to that much from the real time: `shift(days=-40)`; `shift()` sets it right."""
+        """Set the clock ahead of the real time, or behind it: `shift(days=-40)`. `shift()` sets it right."""
         self.offset, self.standing = timedelta(**amount), None
         self._install()
 
@@ -123,7 +123,7 @@ def assert_same_state(loaded: AgentState | None, saved: AgentState) -> None:
 
 
 async def assert_all_load(handle: Checkpointer, thread_id: str, expected: dict[str, AgentState]) -> None:
-    """Every checkpoint of the thread is there and loads as it was saved, and there is no other."""
+    """Assert that the thread has exactly these checkpoints, and that each loads as it was saved."""
     assert set(await handle.list_checkpoints(thread_id, limit=100_000)) == set(expected)
     for checkpoint_id, state in expected.items():
         assert_same_state(await handle.load(thread_id, checkpoint_id), state)
@@ -143,23 +143,23 @@ async def parent_of(handle: Checkpointer, thread_id: str, checkpoint_id: str) ->
 
 
 async def snapshot(handle: Checkpointer) -> dict[str, list[HistoryEntry]]:
-    """Everything that is listed of a store: taken before and after what must not change anything."""
+    """The history of every thread of a store, to compare before and after something that must change nothing."""
     return {thread_id: await handle.history(thread_id, None) for thread_id in await handle.list_threads(None)}
 
 
 def dicts(handle: Checkpointer) -> StorageBackend:
-    """The same store, for plain dicts."""
+    """A backend for plain dicts on the store of a handle."""
     return StorageBackend(handle.store)
 
 
 class WorkerLaws(Laws):
-    """Base of the laws that need other processes. The fixture `store` gives a `DurableTestStore`."""
+    """The base class of laws that start processes. Their fixture `store` provides a `DurableTestStore`."""
 
     worker_modules: ClassVar[Sequence[str]] = ()
     """Modules that a process has to import before `get_checkpointer(store.url)` works there."""
 
     @pytest.fixture
     def crew(self, store: DurableTestStore) -> Iterator[Crew]:
-        """Worker processes; whatever the test leaves running is killed."""
+        """Worker processes. Those that a test leaves running are killed."""
         with Crew(store.url, self.worker_modules) as crew:
             yield crew

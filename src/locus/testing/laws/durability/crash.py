@@ -1,4 +1,4 @@
-"""Processes that are killed while they save, at random moments and at every line."""
+"""Kills: a process that is killed while it saves, at a random moment or at any line, leaves whole checkpoints."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ Report = Callable[[str, object], None]
 
 
 class CrashLaws(WorkerLaws):
-    """Law 1. `LOCUS_SOAK=1` kills a thousand times, and at every single line."""
+    """A kill tears nothing, and loses nothing that was acknowledged. `LOCUS_SOAK=1` kills at every single line."""
 
     random_kills: ClassVar[int] = 40
-    """How many processes are killed at no particular place."""
+    """The number of processes that are killed at random moments."""
 
     line_samples: ClassVar[int] = 20
-    """Kills spread over all lines of a save, besides those at each line of the engine."""
+    """The number of kills that are spread over all lines of a save, besides those at each line of the engine."""
 
     line_step: ClassVar[int] = 1
-    """Of the lines of the engine, every how many-th is meant: more than 1 where the same engine is tried elsewhere."""
+    """Kill at every nth line of the engine: more than 1 where the same engine is tried elsewhere, too."""
 
     line_last: ClassVar[int] = 10
-    """Kills at the last lines that are passed, when all is done but the answer."""
+    """The number of last lines, when all is done but the answer, at which a process is killed."""
 
     @pytest.mark.crash
     async def test_a_process_killed_at_any_moment_tears_nothing(
@@ -45,7 +45,7 @@ class CrashLaws(WorkerLaws):
     async def test_a_process_killed_while_many_save_at_once_tears_nothing(
         self, store: DurableTestStore, crew: Crew, record_property: Report
     ) -> None:
-        """Saves of many threads may share a commit, and then they share its fate."""
+        """Saves of many threads may share a commit, and so its fate."""
         kills = 200 if SOAK else max(4, self.random_kills // 4)
         tally = await kill_while_many_save(crew, store.open_after_kill, seed=7, kills=kills, threads=8)
         record_property("crash", str(tally))

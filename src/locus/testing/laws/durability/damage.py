@@ -1,4 +1,4 @@
-"""What is stored and cannot be read is an error; it is never reported as "not there"."""
+"""Damage: stored data that cannot be read is an error, and is never reported as "not there"."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 async def _or_corrupt(call: Awaitable[T]) -> T | None:
-    """The answer, or None if it is that the thread is corrupt."""
+    """The answer of a query; None if the query says that the thread is corrupt."""
     try:
         return await call
     except CorruptCheckpointError:
@@ -29,7 +29,7 @@ async def _or_corrupt(call: Awaitable[T]) -> T | None:
 
 
 async def _saved_and_damaged(checkpointer: Checkpointer, store: TestStore) -> str:
-    """Save a state in the thread "t", and damage it; the id of its checkpoint."""
+    """Save a state in the thread "t", and damage it. Returns the id of its checkpoint."""
     saved_as = await checkpointer.save(AgentState().with_messages(conversation(6)), "t")
     await store.corrupt("t")
     checkpointer.cache_clear()  # what a handle holds it does not read, so that damage there is not noticed
@@ -37,7 +37,7 @@ async def _saved_and_damaged(checkpointer: Checkpointer, store: TestStore) -> st
 
 
 class DamageLaws(Laws):
-    """Law 6, for damage."""
+    """Damage is told as an error, in the damaged thread and nowhere else."""
 
     async def test_a_damaged_state_raises(
         self, checkpointer: Checkpointer, open_handle: OpenHandle, store: TestStore
@@ -55,7 +55,7 @@ class DamageLaws(Laws):
     async def test_a_report_of_damage_shows_nothing_of_the_thread(
         self, checkpointer: Checkpointer, open_handle: OpenHandle, store: TestStore
     ) -> None:
-        """Errors end up in logs, with their causes."""
+        """Errors and their causes end up in logs, so they quote nothing."""
         thread_id, secret = "eve-and-her-bank", "the number is 4711"
         state = AgentState(agent_id="a").with_messages([Message.user(secret), Message.assistant(secret)])
         await checkpointer.save(state, thread_id, metadata={"note": secret})
@@ -95,7 +95,7 @@ class DamageLaws(Laws):
     async def test_damage_in_one_thread_does_not_stop_lists_of_all(
         self, checkpointer: Checkpointer, open_handle: OpenHandle, store: TestStore
     ) -> None:
-        """They are without it, or name it; and warn. Whoever asks for that thread gets the error."""
+        """Lists leave the damaged thread out or name it, and warn. A query for that thread raises the error."""
         state = AgentState().with_messages(conversation(6))
         for thread_id in ("a", "damaged", "z"):
             await checkpointer.save(state, thread_id, metadata={"k": 1})
@@ -117,7 +117,7 @@ class DamageLaws(Laws):
     async def test_a_damaged_thread_does_not_pass_for_a_new_one(
         self, open_handle: OpenHandle, store: TestStore
     ) -> None:
-        """A saver that expects no thread may not begin one over what cannot be read."""
+        """A save that expects no thread must not begin one over data that cannot be read."""
         first = await open_handle().save(AgentState().with_messages(conversation(6)), "t")
         await store.corrupt("t")
         handle = open_handle()

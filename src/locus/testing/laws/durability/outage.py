@@ -1,4 +1,4 @@
-"""A store that cannot be reached says so. These laws are for stores that there is something to reach of."""
+"""Outages: a store that cannot be reached says so. For stores that something can make unreachable."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ async def _assert_unavailable(call: Awaitable[object], verb: str) -> None:
 
 
 class OutageLaws(Laws):
-    """Law 6, for outages: `None` means "not there", never "could not tell"."""
+    """During an outage every call raises: `None` means "not there", and never "could not tell"."""
 
     @pytest.mark.parametrize("warm", [True, False], ids=["warm handle", "cold handle"])
     async def test_nothing_is_answered_that_could_not_be_found_out(
@@ -108,7 +108,7 @@ class OutageLaws(Laws):
     async def test_what_a_handle_holds_is_of_use_after_an_outage(
         self, checkpointer: Checkpointer, open_handle: OpenHandle, store: OutageTestStore
     ) -> None:
-        """It does not stand in for a store that cannot be asked."""
+        """Held checkpoints do not stand in for a store that cannot be reached."""
         state = AgentState().with_messages(conversation(4))
         await checkpointer.save(state, "t")
         assert_same_state(await checkpointer.load("t"), state)

@@ -1,4 +1,4 @@
-"""Several processes at once: what one has saved the others see, and nothing gets lost between them."""
+"""Several processes at once: each sees what the others have saved, and nothing gets lost between them."""
 
 from __future__ import annotations
 
@@ -21,26 +21,26 @@ from locus.testing.processes.workers import Crew
 from locus.testing.stores import DurableTestStore
 
 MOST_TRIES = 10
-"""How often processes that are to meet are started again, if they have missed each other."""
+"""The number of attempts to make processes meet, if they miss each other."""
 
 
 class ProcessLaws(WorkerLaws):
-    """Laws 5, 6 and 10, between processes."""
+    """Conflicts, outages and forks of the process, seen from several processes."""
 
     turns_of_processes: ClassVar[int] = 40
-    """How often another process takes over."""
+    """The number of turns that processes take one after the other."""
 
     times_at_once: ClassVar[int] = 15
-    """How often each of several processes does what all of them do at once."""
+    """The number of times that each of several processes repeats what all do at once."""
 
     processes_at_first: ClassVar[int] = 8
-    """How many processes open a new store at once."""
+    """The number of processes that open a new store at once."""
 
     readers_while_removing: ClassVar[int] = 2
-    """How many processes read what two others save and one removes."""
+    """The number of processes that read while two others save and one removes."""
 
     saves_while_removing: ClassVar[Mapping[str, int]] = {"checkpoints": 60, "vacuum": 60, "thread": 300}
-    """How many saves each of two processes makes, by what is removed meanwhile."""
+    """The number of saves of each of two processes, by the kind of removal meanwhile."""
 
     async def test_another_process_sees_a_save_as_soon_as_it_returned(
         self, store: DurableTestStore, crew: Crew
@@ -98,7 +98,7 @@ class ProcessLaws(WorkerLaws):
         return [(thread, saved, state) for worker in workers for thread, saved, state in worker.finish()]
 
     async def _check_saved(self, store: DurableTestStore, acknowledged: Iterable[Acknowledged]) -> None:
-        """All that was acknowledged is there, and nothing else; numbers and lineage are right."""
+        """Assert that exactly the acknowledged checkpoints are there, with the right numbers and parents."""
         expected: defaultdict[str, dict[str, str]] = defaultdict(dict)
         for thread_id, checkpoint_id, state in acknowledged:
             expected[thread_id][checkpoint_id] = state
@@ -112,7 +112,7 @@ class ProcessLaws(WorkerLaws):
     async def test_processes_that_take_turns_with_steps_of_all_kinds_damage_nothing(
         self, store: DurableTestStore, crew: Crew
     ) -> None:
-        """Appends, edits, forks, replacements and deletions, each few of them by one who knows nothing yet."""
+        """The steps are appends, edits, forks, replacements and deletions. Every few steps a new process takes over."""
         ledger = Ledger("turns")
         turns = 400 if SOAK else self.turns_of_processes
         for turn in range(turns):

@@ -1,4 +1,4 @@
-"""A query that stalls ends at its deadline, and others do not wait for it. For stores whose queries can stall."""
+"""Stalls: a query without an answer ends at its deadline, and others do not wait. For stores where that can happen."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ NEVER = 3_600.0
 
 
 class StallLaws(Laws):
-    """Nobody waits for ever for a query, and only who asked waits at all."""
+    """A stalled query ends, and only its own caller waits for it."""
 
     patience: ClassVar[float] = 30.0
-    """Seconds after which a law gives up: what is right takes a small part of that, also on a busy machine."""
+    """Seconds after which a law gives up. A sound store takes a small part of that, even on a busy machine."""
 
     async def test_a_stalled_query_ends_at_its_deadline(
         self, checkpointer: Checkpointer, store: StallTestStore
@@ -63,7 +63,7 @@ class StallLaws(Laws):
             assert query.cancelled(), "a query goes on that nobody waits for"
 
     async def _at_last(self, call: Callable[[], Awaitable[T]]) -> T:
-        """On a busy machine a query that does not stall may take longer than the short deadline."""
+        """Repeat a query until it is answered: on a busy machine it may take longer than the short deadline."""
         async with asyncio.timeout(self.patience):
             while True:
                 try:

@@ -1,4 +1,4 @@
-"""A capability that is declared works, and one that is not says so."""
+"""Capabilities: one that is declared works, and one that is not declared is refused."""
 
 from __future__ import annotations
 
@@ -75,14 +75,14 @@ PROOFS: dict[str, Callable[[Checkpointer, TestStore], Awaitable[bool]]] = {
     "persistent_checkpoint_ids": _keeps_ids,
     "windows": _windows,
 }
-"""What shows that a capability is there, in a store that has the thread "t" with the checkpoint "c"."""
+"""For each capability, a function that uses it on a store that has the thread "t" with the checkpoint "c"."""
 
 
 class CapabilityLaws(Laws):
-    """The flags, held against what the test class requires, against its laws, and against the facts."""
+    """The declared capabilities are those that the test class requires, have their laws, and work."""
 
     laws_of: ClassVar[dict[str, type[Laws]]] = {}
-    """The laws that come with a capability; filled in where the contract is put together."""
+    """The laws of each capability. `contract` fills them in."""
 
     async def test_the_capabilities_are_those_required(
         self, checkpointer: Checkpointer, open_handle: OpenHandle
@@ -91,12 +91,12 @@ class CapabilityLaws(Laws):
         assert open_handle().capabilities == self.required
 
     async def test_every_capability_brings_its_laws(self, checkpointer: Checkpointer) -> None:
-        """So a flag cannot hollow the suite out, and no law is left without a test."""
+        """A capability without its laws would pass untested, and laws without the capability would test nothing."""
         for name, laws in self.laws_of.items():
             assert isinstance(self, laws) == getattr(checkpointer.capabilities, name), name
 
     def test_a_store_that_can_stall_brings_its_laws(self, store: TestStore) -> None:
-        """A backend that nothing can stall says so by the type of its test store, and not by a law that is left out."""
+        """A backend that nothing can stall says so by the type of its test store, and not by leaving laws out."""
         assert isinstance(self, StallLaws) == isinstance(store, StallTestStore)
 
     def test_every_capability_has_a_proof(self) -> None:

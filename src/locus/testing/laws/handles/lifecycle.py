@@ -1,4 +1,4 @@
-"""Handles: opened, closed and opened again; from several threads and several event loops."""
+"""The life of a handle: opened, closed and opened again, used from several OS threads and event loops."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from locus.testing.stores import TestStore
 
 
 async def _converse(handle: Checkpointer, thread_id: str, turns: int) -> AgentState:
-    """Go on with a conversation, turn by turn."""
+    """Continue a conversation, turn by turn, and return its last state."""
     state = await handle.load(thread_id) or AgentState(agent_id=thread_id)
     for turn in range(turns):
         state = state.with_message(message(len(state.messages) + turn))
@@ -23,7 +23,7 @@ async def _converse(handle: Checkpointer, thread_id: str, turns: int) -> AgentSt
 
 
 class HandleLaws(Laws):
-    """`close`, `async with`, blocking calls, and loops."""
+    """Handles can be closed and used again, block or not, and serve several event loops."""
 
     async def test_close_can_be_repeated_and_use_afterwards_opens_anew(
         self, checkpointer: Checkpointer, open_handle: OpenHandle

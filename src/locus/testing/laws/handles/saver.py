@@ -1,7 +1,4 @@
-"""The laws of the versioned saver: checkpoints, pending writes, and the cost of a put.
-
-They are part of the contract, and run on every backend.
-"""
+"""The versioned saver, on every backend: checkpoints, pending writes, and the cost of a put."""
 
 from __future__ import annotations
 
@@ -24,13 +21,13 @@ NAMESPACES = ("", "default", "inner", "inner|deeper", "Inner")
 
 
 class OpenSaver(Protocol):
-    """Opens one more saver on the store of the test, with a handle of its own."""
+    """Opens one more saver on the store of the test. It has a handle of its own."""
 
     def __call__(self) -> CheckpointSaver: ...
 
 
 class SaverFixtures(Laws):
-    """Savers over the `store` of a test class. One that has a saver of its own gives another `saver_over`."""
+    """Fixtures for savers on the `store` of a test class. A backend with a saver of its own overrides `saver_over`."""
 
     def saver_over(self, handle: Checkpointer) -> CheckpointSaver:
         return CheckpointSaver(handle)
@@ -49,7 +46,7 @@ async def put(saver: CheckpointSaver, checkpoint_id: str, n: Any = 0, **options:
 
 
 async def listed(saver: CheckpointSaver, **options: Any) -> list[str]:
-    """The ids, and the proof that both ways of listing agree."""
+    """The ids of all checkpoints. Asserts that both ways of listing agree."""
     whole = await saver.list_checkpoints(thread_id="t", **options)
     infos = await saver.history(thread_id="t", **options)
     assert [{**info, "checkpoint": found["checkpoint"]} for info, found in zip(infos, whole, strict=True)] == whole
@@ -62,7 +59,7 @@ async def parents(saver: CheckpointSaver) -> dict[str, str | None]:
 
 
 class SaverCheckpointLaws(SaverFixtures):
-    """`put`, `get`, `list_checkpoints` and what deletes."""
+    """A saver's checkpoints: `put`, `get`, `list_checkpoints`, and deletion."""
 
     async def test_what_is_put_is_got(self, saver: CheckpointSaver, open_saver: OpenSaver) -> None:
         data = {
@@ -230,7 +227,7 @@ async def found(saver: CheckpointSaver, **options: Any) -> list[tuple[str, int, 
 
 
 class SaverWritesLaws(SaverFixtures):
-    """`put_writes`, `get_writes` and `delete_thread`."""
+    """A saver's pending writes: `put_writes`, `get_writes` and `delete_thread`."""
 
     async def test_a_task_replaces_its_own_writes(self, saver: CheckpointSaver, open_saver: OpenSaver) -> None:
         await put(saver, "c")
@@ -347,7 +344,7 @@ _TEXT = "The quick brown fox jumps over the lazy dog, and the dog does not mind.
 
 
 def _checkpoint(turn: int) -> dict[str, Any]:
-    """A graph's checkpoint after so many turns: nothing in it is an object that another one has."""
+    """A graph's checkpoint after `turns` turns, which shares no object with any other."""
     messages = [{"id": f"{number:04}", "content": f"{number:04} {_TEXT}"} for number in range(turn + 1)]
     return {"v": 4, "id": f"{turn:08}", "channel_values": {"messages": messages, "manual": _TEXT * 8}}
 
@@ -384,4 +381,4 @@ class SaverCostLaws(SaverFixtures):
 
 
 class SaverLaws(SaverCheckpointLaws, SaverWritesLaws, SaverCostLaws):
-    """All of them. `CoreContract` has them already."""
+    """All laws of the versioned saver. `CoreContract` includes them."""

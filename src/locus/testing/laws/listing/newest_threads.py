@@ -1,4 +1,4 @@
-"""The newest threads, each once: `recent_threads`, page by page."""
+"""The newest threads, each once, page by page."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _MOST_PAGES = 100
 
 
 def checked(page: RecentThreads, limit: int) -> RecentThreads:
-    """A page that does not contradict itself."""
+    """The page, after asserting that it does not contradict itself."""
     assert len(page.threads) <= limit
     assert page.more == (page.next is not None)
     for thread in page.threads:
@@ -28,7 +28,7 @@ def checked(page: RecentThreads, limit: int) -> RecentThreads:
 
 
 async def all_pages(checkpointer: Checkpointer, limit: int, **options: Any) -> list[ThreadSummary]:
-    """All threads, page by page."""
+    """All threads, put together from pages."""
     page = checked(await checkpointer.recent_threads(limit, **options), limit)
     found = list(page.threads)
     for _ in range(_MOST_PAGES):
@@ -40,7 +40,7 @@ async def all_pages(checkpointer: Checkpointer, limit: int, **options: Any) -> l
 
 
 class NewestThreadLaws(Laws):
-    """`recent_threads`."""
+    """`recent_threads` lists each thread once, the last saved first."""
 
     @pytest.mark.parametrize("seed", range(2))
     async def test_the_newest_threads_come_first_and_each_once(self, checkpointer: Checkpointer, seed: int) -> None:

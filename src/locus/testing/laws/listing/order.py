@@ -1,4 +1,4 @@
-"""Order is the order of commits. Clocks only date them."""
+"""Checkpoints are in the order of their commits. Clocks only date them."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from locus.testing.laws.base import Clock, Laws, OpenHandle, assert_same, dicts,
 
 
 async def _save_some(handle: Checkpointer, count: int, thread_id: str = "t") -> list[str]:
-    """Save dicts one after the other; their ids, oldest first."""
+    """Save dicts one after the other. Returns their ids, oldest first."""
     return [await dicts(handle).save(thread_id, {"n": number}) for number in range(count)]
 
 
 class OrderLaws(Laws):
-    """Law 4."""
+    """The order of checkpoints is the order of their commits, whatever the clocks say."""
 
     async def test_the_newest_commit_is_the_latest(self, checkpointer: Checkpointer) -> None:
         saved = await _save_some(checkpointer, 5)

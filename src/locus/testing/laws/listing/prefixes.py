@@ -1,4 +1,4 @@
-"""Queries that are limited to the threads whose ids start with a text: what a server asks for a tenant."""
+"""Queries among the threads whose ids begin with a prefix, as a server makes them for a tenant."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ _PREFIXES = (
 
 
 class PrefixLaws(Laws):
-    """What lists, metadata queries and searches find among the threads of a prefix."""
+    """With a prefix, lists, metadata queries and searches show nothing of other threads."""
 
     async def test_a_prefix_limits_lists_and_is_no_syntax(self, checkpointer: Checkpointer) -> None:
         for name in _IDS:
@@ -65,7 +65,7 @@ class PrefixLaws(Laws):
             assert [entry.thread_id for entry in await store.recent(2, prefix)] == newest_first[:2], prefix
 
     async def test_a_list_goes_on_behind_an_id(self, checkpointer: Checkpointer) -> None:
-        """So that a long one can be had page by page."""
+        """The next page of a long list begins behind the last id of this one."""
         for name in _IDS:
             await dicts(checkpointer).save(name, {"n": 1})
         async with checkpointer.store.using() as engine:

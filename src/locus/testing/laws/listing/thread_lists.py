@@ -54,13 +54,13 @@ _PATTERNS = (
 
 
 def _expected(pattern: str, names: tuple[str, ...]) -> list[str]:
-    """What a pattern means, spelt out independently of the code under test."""
+    """The meaning of a pattern, spelt out independently of the code under test."""
     regex = "".join({"*": ".*", "?": "."}.get(char, re.escape(char)) for char in pattern)
     return sorted(name for name in names if re.fullmatch(regex, name, re.DOTALL))
 
 
 class ThreadPatternLaws(Laws):
-    """`list_threads`, and the limits of all lists."""
+    """Patterns of `list_threads`, and the limits of all lists."""
 
     async def test_a_pattern_matches_what_it_says_and_nothing_else(self, checkpointer: Checkpointer) -> None:
         for name in HOSTILE_IDS:
@@ -151,7 +151,7 @@ class ThreadPatternLaws(Laws):
         assert await checkpointer.list_with_metadata(0) == []
 
     async def test_a_list_without_a_limit_is_never_empty(self, checkpointer: Checkpointer) -> None:
-        """An empty list says "not there", and this is there: give it, or refuse the limit."""
+        """An empty list means "not there". A limit of None must give everything, or be refused."""
         await checkpointer.save(AgentState(), "t", metadata={"k": 1})
         none: Any = None
         try:
@@ -229,7 +229,7 @@ _BEHIND = (
 
 
 async def paged(checkpointer: Checkpointer, size: int, **options: Any) -> list[str]:
-    """All ids, page by page."""
+    """All ids, put together from pages."""
     found: list[str] = []
     page = await checkpointer.list_threads(size, **options)
     while page:
@@ -241,7 +241,7 @@ async def paged(checkpointer: Checkpointer, size: int, **options: Any) -> list[s
 
 
 class ThreadPageLaws(Laws):
-    """`list_threads` with `after` and `prefix`."""
+    """Pages of `list_threads`, with `after` and `prefix`."""
 
     async def test_pages_add_up_to_the_whole_list(self, checkpointer: Checkpointer) -> None:
         for name in _IDS:
@@ -262,7 +262,7 @@ class ThreadPageLaws(Laws):
         assert await checkpointer.list_threads(None, prefix="a" * 300) == []
 
     async def test_a_page_begins_behind_any_text(self, checkpointer: Checkpointer) -> None:
-        """The text need not be the id of a thread, or no longer."""
+        """The text need not be the id of a thread that exists."""
         for name in _IDS:
             await dicts(checkpointer).save(name, {})
         for after in _BEHIND:

@@ -1,4 +1,4 @@
-"""A handle that holds what it has loaded and saved loads what one does that holds nothing."""
+"""Loads through a handle that holds what it has loaded and saved give what a handle gives that holds nothing."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ SHAPES: dict[str, Load] = {"states": _state, "dicts": _dict}
 
 
 def _traces(handle: Checkpointer, state: AgentState) -> tuple[dict[str, Any], dict[tuple[Path, str], dict[int, bytes]]]:
-    """What a state knows of where it came from; and, for each list and branch, digests by position."""
+    """The traces of a state, and for each list and branch its known digests by position."""
     trace: Trace | None = state._kept_at(handle._key("t", "default"))
     assert trace is not None
     sort_keys = not handle.store.engine.dialect.exact
@@ -53,7 +53,7 @@ def _traces(handle: Checkpointer, state: AgentState) -> tuple[dict[str, Any], di
 
 
 def _assert_same_traces(warm: Checkpointer, found: AgentState, cold: Checkpointer, expected: AgentState) -> None:
-    """Which digests are known depends on which runs were read. What one knows of a list's end the other knows, too."""
+    """Assert that two traces are equal. Digests are compared where both know them: that depends on the runs read."""
     (facts, digests), (cold_facts, cold_digests) = _traces(warm, found), _traces(cold, expected)
     assert facts == cold_facts
     assert digests.keys() == cold_digests.keys()
@@ -63,7 +63,7 @@ def _assert_same_traces(warm: Checkpointer, found: AgentState, cold: Checkpointe
 
 
 async def _assert_as_cold(warm: Checkpointer, cold: Checkpointer, checkpoint_id: str | None = None) -> None:
-    """One handle loads as it will, the other with nothing held: the same in every way."""
+    """Assert that the handle `warm` loads exactly what `cold` loads, which holds nothing."""
     cold.cache_clear()
     for load in SHAPES.values():
         found, expected = await load(warm, checkpoint_id), await load(cold, checkpoint_id)
@@ -79,7 +79,7 @@ async def _assert_as_cold(warm: Checkpointer, cold: Checkpointer, checkpoint_id:
 
 
 class _Course:
-    """Changes of all kinds, drawn by lot: always the same ones."""
+    """Changes of all kinds, drawn at random from a fixed seed."""
 
     def __init__(self, seed: int) -> None:
         self._random = random.Random(seed)
@@ -121,13 +121,13 @@ class _Course:
 
 
 class CachedLoadLaws(Laws):
-    """Nothing is served that is not stored, and nothing that is stored is missed."""
+    """A handle that holds checkpoints serves nothing that is not stored, and misses nothing that is."""
 
     @pytest.mark.parametrize("seed", range(4))
     async def test_a_load_gives_the_same_whatever_is_held(
         self, checkpointer: Checkpointer, open_handle: OpenHandle, seed: int
     ) -> None:
-        """Appends, edits, trims, forks, rewinds, deletions and replacements, by the same handle or by another."""
+        """The thread changes by appends, edits, trims, forks, rewinds, deletions and replacements, on any handle."""
         other, cold, course = open_handle(), open_handle(), _Course(seed)
         state = AgentState(agent_id="a")
         for turn in range(22):
@@ -168,7 +168,7 @@ class CachedLoadLaws(Laws):
     async def test_a_thread_and_its_copy_are_held_apart(
         self, checkpointer: Checkpointer, open_handle: OpenHandle
     ) -> None:
-        """They share the names of branches, and go on with different runs under the same numbers."""
+        """A copy has branches of the same names, and goes on with other runs under the same numbers."""
         if not self.required.branching:
             return
         state = AgentState().with_messages(conversation(6))
@@ -232,7 +232,7 @@ class CachedLoadLaws(Laws):
             data = {"items": [{"n": turn, "tags": ["a"]}] * (4 + turn), "deep": {"log": [{"x": "y" * 80}]}}
 
     async def test_every_load_gives_a_state_of_its_own(self, checkpointer: Checkpointer) -> None:
-        """Each remembers where it was saved; only what cannot change is shared."""
+        """Each loaded state remembers its own checkpoint. States share only what cannot change."""
         await checkpointer.save(AgentState().with_messages(conversation(4)), "t", "c1")
         one, two = await checkpointer.load("t"), await checkpointer.load("t")
         assert one is not None
@@ -280,7 +280,7 @@ class CachedLoadLaws(Laws):
         assert checkpointer.cache_info()[:2] == (4, 1)
 
     async def test_loads_and_saves_at_once_go_forward(self, checkpointer: Checkpointer) -> None:
-        """A load that began after a save has returned never gives an older state, whatever else runs on the handle."""
+        """A load that begins after a save has returned never gives an older state, whatever else runs on the handle."""
         saved = AgentState().with_messages(conversation(2))
         await checkpointer.save(saved, "t")
 
@@ -321,12 +321,12 @@ class CachedLoadLaws(Laws):
 
 
 class CachedLoadProcessLaws(WorkerLaws):
-    """The same, while other processes change the thread."""
+    """Loads through a handle that holds checkpoints are right while other processes change the thread."""
 
     async def test_what_other_processes_do_is_seen_by_a_handle_that_holds_something(
         self, store: DurableTestStore, crew: Crew
     ) -> None:
-        """Appends, edits, trims, forks, replacements and deletions."""
+        """The other processes append, edit, trim, fork, replace and delete."""
         async with store.open() as warm, store.open() as cold:
             for turn in range(6):
                 worker = crew.start(crash_jobs.some_steps, url=store.url, thread_id="t", seed=turn, count=2 + turn % 5)

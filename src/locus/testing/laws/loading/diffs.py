@@ -1,4 +1,4 @@
-"""What changed between two checkpoints of a thread."""
+"""Differences between two checkpoints name exactly what changed."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Payload = dict[str, Any]
 
 
 def _at(payload: Any, path: tuple[str, ...]) -> tuple[Any, bool]:
-    """What a payload has at a path, and whether it has anything there."""
+    """The value at a path of a payload, and whether there is one."""
     for step in path:
         if not isinstance(payload, dict) or step not in payload:
             return None, False
@@ -47,9 +47,9 @@ def _drop(payload: Payload, path: tuple[str, ...]) -> None:
 
 
 def check_diff(found: PayloadDiff, old: Payload, new: Payload, *, compared: bool = True) -> None:
-    """A whole diff names exactly what the two have, and leads from one to the other.
+    """Assert that a whole diff names values of both payloads exactly, and leads from one to the other.
 
-    If too much is not known to be the same, not all is compared, and more is named than what differs.
+    Without proof that most of two large lists is the same, not all items are compared, and the diff names more.
     """
     made: Payload = deepcopy(old)
     assert found.next is None
@@ -85,7 +85,7 @@ def _check_value(change: ValueChange, old: Payload, new: Payload) -> None:
 
 
 def _changed(before: list[Any], after: list[Any], changes: tuple[ItemChange, ...]) -> Iterator[Any]:
-    """The new list, made of the old one and the changes; each is where it says."""
+    """The new list, made of the old one and the changes. Asserts that each change is where it says."""
     at = position = 0
     for change in changes:
         while (change.old_index is not None and at < change.old_index) or (
@@ -106,7 +106,7 @@ def _changed(before: list[Any], after: list[Any], changes: tuple[ItemChange, ...
 
 
 async def check_pair(handle: Checkpointer, thread_id: str, a: str, b: str, **options: Any) -> PayloadDiff:
-    """The diff of two checkpoints is that of what is loaded of them, in one page and in several."""
+    """Assert that the diff of two checkpoints is the diff of what they load, in one page and in several."""
     backend = dicts(handle)
     found = await backend.diff(thread_id, a, b, **options)
     namespace = options.get("namespace", "default")
@@ -121,7 +121,7 @@ async def check_pair(handle: Checkpointer, thread_id: str, a: str, b: str, **opt
 
 
 class Reads:
-    """Counts the runs that parts of checkpoints bring."""
+    """Counts the runs that an engine returns for parts of checkpoints."""
 
     def __init__(self, kind: type[Engine], monkeypatch: pytest.MonkeyPatch) -> None:
         self.runs = self.characters = 0
@@ -142,20 +142,20 @@ class Reads:
         monkeypatch.setattr(kind, "read", refused)
 
     def take(self) -> tuple[int, int]:
-        """The runs since the last time, and their characters."""
+        """The number of runs since the last call, and their characters."""
         counted, self.runs, self.characters = (self.runs, self.characters), 0, 0
         return counted
 
 
 def _item(rng: random.Random) -> Any:
-    """An item; few of them, so that equal ones stand at different places."""
+    """A random item out of few, so that equal items stand at different places."""
     return rng.choice(
         [{"n": rng.randrange(40), "t": "x" * rng.randrange(30)}, rng.randrange(9), "same", [1, [2]], None]
     )
 
 
 def _mutated(payload: Payload, rng: random.Random) -> Payload:
-    """A payload as the next turn might leave it."""
+    """A random change of a payload, as a turn might make it."""
     payload = deepcopy(payload)
     for path in (("messages",), ("inner", "items")):
         items, _ = _at(payload, path)
@@ -191,7 +191,7 @@ _STARTED: Payload = {"messages": [], "inner": {"items": [{"n": 0}] * 5, "text": 
 
 
 class DiffLaws(Laws):
-    """`diff`."""
+    """`diff` tells what was added, removed and changed, and reads only that."""
 
     async def test_what_was_added_removed_and_changed(self, checkpointer: Checkpointer) -> None:
         base = AgentState().with_messages(conversation(6))
@@ -241,7 +241,7 @@ class DiffLaws(Laws):
     async def test_a_diff_of_payloads_is_what_comparing_them_whole_gives(
         self, checkpointer: Checkpointer, open_handle: OpenHandle
     ) -> None:
-        """After appends, edits, trims, forks, replacements, deletions and a vacuum."""
+        """The checkpoints come from appends, edits, trims, forks, replacements, deletions and a vacuum."""
         rng = random.Random(20)
         backend, other = dicts(checkpointer), dicts(open_handle())
         kept: dict[str, Payload] = {}
@@ -293,7 +293,7 @@ class DiffLaws(Laws):
     async def test_a_payload_of_another_framework_shows_nothing_that_is_not_stored(
         self, checkpointer: Checkpointer
     ) -> None:
-        """As LangGraph's savers keep it: no field of a state, but channels and versions."""
+        """LangGraph's payloads have channels and versions, and no field of a state."""
         backend = dicts(checkpointer)
         first: Payload = {
             "v": 4,

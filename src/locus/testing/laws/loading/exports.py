@@ -1,4 +1,4 @@
-"""Exports, as a transfer reads them: in the order of commits, complete, each checkpoint as it is when read alone."""
+"""Exports, which transfers read: complete, in the order of commits, each checkpoint as it is when read alone."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _payload(items: list[Any], **fields: Any) -> dict[str, Any]:
 
 
 async def _story(backend: StorageBackend) -> None:
-    """A thread that was appended to, edited, trimmed, forked, replaced in and deleted from; two namespaces."""
+    """A thread with appends, edits, trims, forks, replacements and deletions, in two namespaces."""
     items = [{"n": number, "é": [number, -0.0, 1e22]} for number in range(8)]
     await backend.save("t", _payload(items[:3]), "a", {"k": [1]})
     await backend.save("t", _payload(items[:5], large="x" * 2_000), "b")
@@ -47,7 +47,7 @@ async def _story(backend: StorageBackend) -> None:
 
 
 class ExportLaws(Laws):
-    """A thread is read whole."""
+    """A thread that is read whole is what its checkpoints are one by one."""
 
     async def test_a_thread_read_whole_is_what_it_is_one_by_one(
         self, checkpointer: Checkpointer, open_handle: OpenHandle, monkeypatch: pytest.MonkeyPatch
@@ -69,7 +69,7 @@ class ExportLaws(Laws):
     async def test_a_thread_without_what_an_edit_and_a_deletion_made_superfluous_is_read_whole(
         self, checkpointer: Checkpointer, open_handle: OpenHandle
     ) -> None:
-        """Numbers of runs have a gap then, and what is on both sides of it has to fit together."""
+        """The numbers of runs have gaps then, and the runs on both sides of a gap have to fit together."""
         backend = dicts(checkpointer)
         lists = {"1": ["a", "b"], "2": ["a", "b", "c"], "3": ["a", "b", "d"], "4": ["a", "b", "d", "e"]}
         for name, items in lists.items():
@@ -95,7 +95,7 @@ class ExportLaws(Laws):
         assert [one async for one in transfer_read.checkpoints(checkpointer.store, "u")] == []
 
     async def test_every_run_says_what_precedes_it(self, checkpointer: Checkpointer, open_handle: OpenHandle) -> None:
-        """Whoever wrote it: a handle that goes on, or one that has loaded the state; after an edit, and in a copy."""
+        """Runs have a digest of their predecessors, whichever handle wrote them, after an edit, and in a copy."""
         if not checkpointer.store.engine.keeps_runs:
             pytest.skip("this store keeps every state whole")
         call = ToolCall(id="call", name="tool", arguments={"b": 1, "a": [1.0, -0.0, 1e22, 10**30], "aa": "\0"})

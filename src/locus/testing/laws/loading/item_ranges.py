@@ -1,4 +1,4 @@
-"""Some items of a list, read without the rest, are those that a whole load gives."""
+"""Ranges: some items of a list, read without the rest, are those that a whole load gives."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ async def _check(handle: Checkpointer, thread_id: str, checkpoint_id: str | None
 
 
 class ItemRangeLaws(Laws):
-    """`read_items`."""
+    """`read_items` gives the items of a range, and refuses what is no range of a list."""
 
     async def test_a_range_is_what_a_whole_load_has_there(
         self, checkpointer: Checkpointer, open_handle: OpenHandle
     ) -> None:
-        """After appends, edits at the end, edits in the middle and a trimmed front; at every checkpoint."""
+        """The checkpoints come from appends, edits at the end and in the middle, and a trimmed front."""
         state, saved = AgentState(), dict[str, int]()
         for turn in range(9):
             messages = state.messages

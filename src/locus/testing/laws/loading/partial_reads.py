@@ -1,4 +1,4 @@
-"""What an engine reads of a checkpoint, if a part is enough, is what a whole read has there, and no more."""
+"""Partial reads: the part of a checkpoint that an engine reads is what a whole read has there, and little more."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ _SIZES = (1, 3, 50)
 
 
 class PartialReadLaws(Laws):
-    """`read_part` and `read_since` of an engine."""
+    """`read_part` and `read_since` of an engine give what a whole read has, and read less."""
 
     reads_parts: ClassVar[bool | None] = None
-    """Whether the engine reads less for a part, and for a reader that holds an older checkpoint.
+    """True if the engine reads less for a part, and for a reader that holds an older checkpoint.
 
     None: it does if it overrides the methods for that.
     """
@@ -38,7 +38,7 @@ class PartialReadLaws(Laws):
     async def test_a_window_has_what_a_whole_read_has(
         self, checkpointer: Checkpointer, open_handle: OpenHandle
     ) -> None:
-        """After appends, edits at the end and in the middle, a trimmed front, forks and deletions."""
+        """The checkpoints come from appends, edits, a trimmed front, forks and deletions."""
         saved = await _course(checkpointer)
         for handle in (checkpointer, open_handle()):
             for checkpoint_id in [*saved, None]:
@@ -77,7 +77,7 @@ class PartialReadLaws(Laws):
     async def test_a_held_checkpoint_that_is_gone_counts_for_nothing(
         self, checkpointer: Checkpointer, open_handle: OpenHandle
     ) -> None:
-        """A number of a run is given out again after a deletion, and ids are used again, too."""
+        """After a deletion, ids and numbers of runs may be used again."""
         state = AgentState().with_messages(conversation(4))
         first = await checkpointer.save(state, "t")
         await checkpointer.save(state.with_message(message(7)), "t", "second")
@@ -121,7 +121,7 @@ class PartialReadLaws(Laws):
                 assert await engine.read_since(thread_id, namespace, checkpoint_id, held) is None
 
     async def test_the_runs_of_a_part_do_not_grow_with_the_thread(self, checkpointer: Checkpointer) -> None:
-        """Counted: a window, and one new turn for a reader that holds the turn before."""
+        """The parts are a window, and a new turn for a reader that holds the turn before."""
         state, counts = AgentState(), list[tuple[int, int]]()
         held: Base | None = None
         for turn in range(81):
@@ -143,7 +143,7 @@ class PartialReadLaws(Laws):
     async def test_a_save_of_many_items_can_be_read_in_parts(
         self, checkpointer: Checkpointer, open_handle: OpenHandle
     ) -> None:
-        """It brings several runs of a branch: to open it, to go on, after an edit, and in a fork."""
+        """A save of many items brings several runs of a branch, to begin it, to go on, after an edit, and in a fork."""
         states = {"opened": AgentState().with_messages(conversation(600))}
         await checkpointer.save(states["opened"], "t", "opened")
         for name, base, kept in (("grown", "opened", 600), ("edited", "grown", 700), ("forked", "opened", 500)):
@@ -167,7 +167,7 @@ class PartialReadLaws(Laws):
     async def test_a_save_of_unknown_origin_is_recognised_by_the_ends_of_what_is_stored(
         self, checkpointer: Checkpointer, open_handle: OpenHandle, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """Appended, with an edit near the end: nothing else is read, and only what is new is written."""
+        """The state was appended to and edited near its end. A save reads only the ends of its lists."""
         reads_less = self._reads_less(checkpointer, "read_part")
         read, state = _counted(type(checkpointer.store.engine), monkeypatch), AgentState()
         counts = list[int]()
@@ -192,7 +192,7 @@ class PartialReadLaws(Laws):
     async def test_a_save_of_unknown_origin_that_resembles_nothing_is_kept_whole(
         self, checkpointer: Checkpointer, open_handle: OpenHandle
     ) -> None:
-        """Trimmed, edited at the front, shuffled, or something else altogether; on lists in several pieces, too."""
+        """The state was trimmed, edited at the front, shuffled or made anew, and its lists may be in several pieces."""
         state = _turn(AgentState(), 0)
         first = await checkpointer.save(state, "t")
         for turn in range(1, 8):
@@ -224,7 +224,7 @@ def _turn(state: AgentState, turn: int) -> AgentState:
 
 
 async def _course(checkpointer: Checkpointer) -> list[str]:
-    """A thread with a bit of everything; the ids of its checkpoints."""
+    """Save a thread with changes of all kinds. Returns the ids of its checkpoints."""
     state, saved = AgentState(), list[str]()
     states = dict[str, AgentState]()
     for turn in range(12):
@@ -268,7 +268,7 @@ def _base(stored: Stored) -> Base:
 
 
 def _counted(kind: type[Engine], monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """How many runs each read of an engine of this kind has got."""
+    """The number of runs that each read of an engine of this kind gets."""
     counts: list[int] = []
     for name in ("read", "read_part"):
         inner = getattr(kind, name)
@@ -287,7 +287,7 @@ def _number(stored: Stored) -> int:
 
 
 def _completed(held: Stored, found: Stored) -> Mapping[str, list[Run]]:
-    """The runs of the held checkpoint, up to those that it names, and the ones that were sent."""
+    """The runs of a held checkpoint, up to those that it names, completed by the runs that were read."""
     known = newest_runs([held.manifest])
     names = {*known, *found.runs}
     return {
@@ -298,7 +298,7 @@ def _completed(held: Stored, found: Stored) -> Mapping[str, list[Run]]:
 
 
 def _is_line(wholes: Mapping[str, Stored], whole: Stored, held: Stored) -> bool:
-    """Whether a checkpoint comes from a held one by appends and edits at the end: the case that has to be quick."""
+    """True if a checkpoint comes from a held one by appends and edits at the end, which has to be quick."""
     at: Stored | None = whole
     while at is not None and at.entry.seq > held.entry.seq:
         at = wholes.get(at.entry.parent_id or "")
@@ -313,7 +313,7 @@ def _is_line(wholes: Mapping[str, Stored], whole: Stored, held: Stored) -> bool:
 
 
 def _shown(stored: Stored, runs: Mapping[str, list[Run]], size: int | None = None) -> dict[Path, str]:
-    """The texts of what was cut out, or the last items of each list."""
+    """The large values, and the items of each list, or its last ones."""
     shown: dict[Path, str] = {}
     for path, cut in decode_manifest(stored.manifest).items():
         extents: list[Extent] = [Extent(cut, 0, 0, 1)] if isinstance(cut, str) else list(cut)

@@ -1,4 +1,4 @@
-"""What is loaded cannot be changed behind the store's back, and is never executed."""
+"""Loaded data cannot be changed behind the store's back, and is never executed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _fired: list[object] = []
 
 
 def fire(*arguments: object, **options: object) -> None:
-    """What the payloads below name. Whoever calls it leaves a trace."""
+    """The function that the payloads below name. A call of it leaves a trace."""
     _fired.append((arguments, options))
 
 
@@ -39,7 +39,7 @@ _ARMED: tuple[Any, ...] = (
 
 
 class SafetyLaws(Laws):
-    """Law 8, and the immutability that all comparisons rest on."""
+    """Payloads that name code are data, and loaded states are immutable."""
 
     async def test_payloads_that_name_code_are_data(self, checkpointer: Checkpointer, open_handle: OpenHandle) -> None:
         _fired.clear()

@@ -1,4 +1,4 @@
-"""A window of a state is what a whole load has at its end, and stands for all of it when it is saved."""
+"""Windows: the end of a state, loaded without the rest, stands for the whole state when it is saved."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ async def _whole(handle: Checkpointer, checkpoint_id: str | None = None, thread_
 
 
 def _assert_window_of(window: AgentState, whole: AgentState, last: int) -> None:
-    """The window has the end of every list, and says how much is missing; everything else is the same."""
+    """Assert that a window has the end of every list, says how much is left out, and has all the rest."""
     for name in LISTS:
         shown, items = getattr(window, name), getattr(whole, name)
         assert shown == items[max(0, len(items) - last) :], name
@@ -58,7 +58,7 @@ def _assert_window_of(window: AgentState, whole: AgentState, last: int) -> None:
 
 
 class WindowLaws(Laws):
-    """`load(thread_id, last=n)`."""
+    """`load(thread_id, last=n)` gives a window that can be saved like the whole state."""
 
     async def test_a_window_is_the_end_of_a_whole_load(
         self, checkpointer: Checkpointer, open_handle: OpenHandle
@@ -75,7 +75,7 @@ class WindowLaws(Laws):
     async def test_saving_a_window_keeps_what_it_left_out(
         self, checkpointer: Checkpointer, open_handle: OpenHandle
     ) -> None:
-        """As every kind of change does on a whole state: append, edit at the end and in the middle, trim the end."""
+        """The changes are those of a whole state: append, edit at the end and in the middle, trim the end."""
         await _grown(checkpointer, 6)
         for change in range(5):
             whole, window = await _whole(open_handle()), await _window(open_handle(), 3)
@@ -111,7 +111,7 @@ class WindowLaws(Laws):
     async def test_a_window_that_is_saved_many_times_stays_whole(
         self, checkpointer: Checkpointer, open_handle: OpenHandle
     ) -> None:
-        """By a new handle each time, on lines that leave each other, until its pieces have to be gathered."""
+        """New handles save it on several lines of history, until the pieces of its list have to be gathered."""
         state = await _grown(checkpointer, 4)
         messages = tuple(state.messages)
         for turn in range(24):
@@ -201,7 +201,7 @@ class WindowLaws(Laws):
     async def test_a_window_whose_checkpoint_is_gone_is_refused(
         self, checkpointer: Checkpointer, open_handle: OpenHandle
     ) -> None:
-        """Deleted, replaced under the same id, or of a thread that was begun anew."""
+        """The checkpoint was deleted, replaced under its id, or its thread was begun anew."""
         state = await _grown(checkpointer, 4)
         for step in range(3):
             latest = (await ids(checkpointer, "t"))[0]
@@ -224,7 +224,7 @@ class WindowLaws(Laws):
     async def test_a_window_is_saved_under_an_id_that_exists(
         self, checkpointer: Checkpointer, open_handle: OpenHandle
     ) -> None:
-        """The same again changes nothing; another content takes its place, and keeps what it left out."""
+        """An equal window changes nothing. Another one replaces the checkpoint, with the items that it left out."""
         state = await _grown(checkpointer, 4)
         window = (await _window(checkpointer, 3)).with_message(message(60))
         await checkpointer.save(window, "t", "c")
@@ -271,7 +271,7 @@ class WindowLaws(Laws):
                 await checkpointer.load("t", last=bad)
 
     async def test_the_dump_of_a_window_is_not_kept_as_a_dict(self, checkpointer: Checkpointer) -> None:
-        """It would be a shorter thread, and nobody could tell."""
+        """The dict would be a shorter thread, and nobody could tell."""
         await _grown(checkpointer, 3)
         window = await _window(checkpointer, 1)
         with pytest.raises(WindowError, match="without_omitted"):

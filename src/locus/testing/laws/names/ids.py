@@ -24,7 +24,7 @@ def _state(name: str) -> AgentState:
 
 
 async def _verdict(engine: Engine, commit: Commit) -> Verdict:
-    """How an engine answers. The one that asks a server raises what the server reports."""
+    """The answer of an engine to a commit. An engine that asks a server raises what the server reports."""
     try:
         return (await engine.commit(commit)).verdict
     except ConflictError:
@@ -34,7 +34,7 @@ async def _verdict(engine: Engine, commit: Commit) -> Verdict:
 
 
 class IdLaws(Laws):
-    """Law 7, for ids."""
+    """Any text up to 255 characters is an id, is kept apart from all others, and means nothing else."""
 
     async def test_thread_ids_are_kept_apart_exactly(self, checkpointer: Checkpointer, open_handle: OpenHandle) -> None:
         states = {name: _state(name) for name in HOSTILE_IDS}
@@ -49,7 +49,7 @@ class IdLaws(Laws):
                 assert (entry.thread_id, entry.metadata) == (name, {"name": name})
 
     async def test_the_names_in_a_commit_are_data(self, checkpointer: Checkpointer) -> None:
-        """Those that a commit only refers to, too: they are looked for, and are not there."""
+        """Names that a commit only refers to are data, too: they are looked for, and are not there."""
         await checkpointer.save(_state("c"), "t", "c")
         async with checkpointer.store.using() as engine:
             entry = await engine.entry("t", DEFAULT_NAMESPACE, "c")
@@ -158,7 +158,7 @@ class IdLaws(Laws):
         assert await checkpointer.get_writes("t", "c") == []
 
     async def test_bad_namespaces_task_paths_and_channels_are_refused(self, checkpointer: Checkpointer) -> None:
-        """All three may be empty."""
+        """Namespaces, task paths and channels may be empty, but have to be texts."""
         for bad in BAD_IDS:
             if bad != "":
                 await _all_refused(_with_namespace(checkpointer, bad), bad)
@@ -168,7 +168,7 @@ class IdLaws(Laws):
     async def test_none_is_no_namespace_and_pending_writes_belong_to_a_checkpoint(
         self, checkpointer: Checkpointer
     ) -> None:
-        """Code without types may pass it on from a setting that is missing."""
+        """Code without types may pass None on from a setting that is missing."""
         await checkpointer.save(AgentState(), "t", "c")
         before = await snapshot(checkpointer)
         in_namespace, of_checkpoint = _with_namespace(checkpointer, None), _with_checkpoint_id(checkpointer, None)

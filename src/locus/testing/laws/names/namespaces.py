@@ -14,7 +14,7 @@ _NAMES = ("default", "", "child", "child|1")
 
 
 class NamespaceLaws(Laws):
-    """Each namespace has a history of its own; the thread has them all."""
+    """Each namespace of a thread has a history of its own."""
 
     async def test_each_has_a_history_of_its_own(self, checkpointer: Checkpointer, open_handle: OpenHandle) -> None:
         states = dict.fromkeys(_NAMES, AgentState())
@@ -80,7 +80,7 @@ class NamespaceLaws(Laws):
         assert await checkpointer.list_threads() == []
 
     async def test_those_of_a_thread_are_listed(self, checkpointer: Checkpointer, open_handle: OpenHandle) -> None:
-        """In code point order, each once, and only those that have a checkpoint."""
+        """The list has each namespace with a checkpoint once, in the order of code points."""
         names = ["", "Child", "child", "child|1", "default", "é", "\U0001f600"]
         assert await checkpointer.list_namespaces("t") == []
         for name in reversed(names):

@@ -22,7 +22,7 @@ from locus.testing.laws.base import (
 
 
 async def _turns(handle: Checkpointer, count: int, thread_id: str = "t") -> dict[str, AgentState]:
-    """A conversation that grows by a message a turn; the states by checkpoint id, oldest first."""
+    """Save a conversation that grows by a message a turn. Returns its states by checkpoint id, oldest first."""
     state = AgentState()
     saved: dict[str, AgentState] = {}
     for turn in range(count):
@@ -32,13 +32,13 @@ async def _turns(handle: Checkpointer, count: int, thread_id: str = "t") -> dict
 
 
 class DeletionLaws(Laws):
-    """Law 3."""
+    """A deletion takes what it names, and leaves every other checkpoint as it was."""
 
     long_thread: ClassVar[int] = 1_100
-    """How many checkpoints a long thread has: more than most databases take in one statement."""
+    """The number of checkpoints in a long thread: more than most databases take in one statement."""
 
     winding_threads: ClassVar[int] = 4
-    """How many threads, each with other steps in it, are deleted one checkpoint after another."""
+    """The number of threads with random steps that are deleted one checkpoint after another."""
 
     async def test_deleting_the_newest_makes_the_one_before_it_the_latest(
         self, checkpointer: Checkpointer, open_handle: OpenHandle
@@ -87,7 +87,7 @@ class DeletionLaws(Laws):
         assert len(await open_handle().get_writes("t", "not yet")) == 1
 
     async def test_what_is_stored_and_not_listed_can_be_found_and_deleted(self, checkpointer: Checkpointer) -> None:
-        """Where the engine can find it: pending writes whose checkpoint never came."""
+        """Pending writes whose checkpoint never came are found if the engine can find them."""
         engine = checkpointer.store.engine
         if type(engine).unlisted is Engine.unlisted:
             return
@@ -131,7 +131,7 @@ class DeletionLaws(Laws):
 
     @staticmethod
     async def _winding_thread(handle: Checkpointer, thread_id: str, chance: random.Random) -> dict[str, AgentState]:
-        """Appends, trims, edits and forks, as they come."""
+        """Save a thread with random appends, trims, edits and forks."""
         state, saved = AgentState(), dict[str, AgentState]()
         for turn in range(25):
             if saved and chance.random() < 0.2:
@@ -147,7 +147,7 @@ class DeletionLaws(Laws):
     async def test_a_line_that_was_trimmed_does_not_decide_for_one_that_was_not(
         self, checkpointer: Checkpointer
     ) -> None:
-        """Both read the same items, one of them only the last few."""
+        """Both lines show items of the same runs, one of them only the last few."""
         base = AgentState()
         for turn in range(3):
             base = base.with_messages(conversation(4, turn * 4))
@@ -251,7 +251,7 @@ class DeletionLaws(Laws):
     async def test_what_is_trimmed_stays_when_the_line_it_was_trimmed_from_is_deleted(
         self, checkpointer: Checkpointer
     ) -> None:
-        """What the deletion frees may be written again by another line, and must not show in this one."""
+        """Another line may write runs under the numbers that a deletion frees. They must not show in this line."""
         first = AgentState().with_messages([message(0), message(1)])
         one = await checkpointer.save(first, "t")
         second = first.with_message(message(2))
@@ -266,7 +266,7 @@ class DeletionLaws(Laws):
         await assert_all_load(checkpointer, "t", {one: first, three: trimmed, four: edited})
 
     async def test_what_was_chosen_for_deletion_is_not_what_came_after(self, checkpointer: Checkpointer) -> None:
-        """A vacuum in another process looks first and deletes then; the thread may have been begun anew."""
+        """A vacuum in another process looks first and deletes later. Meanwhile the thread may be begun anew."""
         await checkpointer.save(AgentState(agent_id="old"), "t")
         (old,) = await checkpointer.store.history("t", None, None, None)
         assert await checkpointer.delete("t")
@@ -277,7 +277,7 @@ class DeletionLaws(Laws):
     async def test_a_number_that_a_checkpoint_names_is_not_given_out_again(
         self, checkpointer: Checkpointer, open_handle: OpenHandle
     ) -> None:
-        """Else what another line writes would show in a checkpoint that was saved long before."""
+        """Otherwise items of another line would show in a checkpoint that was saved long before."""
         first = AgentState().with_messages(conversation(3))
         await checkpointer.save(first, "t", "first")
         longer = first.with_message(message(4))

@@ -1,4 +1,4 @@
-"""Threads that end by themselves, some time after their last save."""
+"""Expiry: threads that end by themselves, some time after their last save."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ async def _save_expired(handle: Checkpointer, clock: Clock, thread_id: str, word
 
 
 class ExpiryLaws(Laws):
-    """`ttl_seconds`."""
+    """A thread saved with `ttl_seconds` is gone that long after its last save."""
 
     async def test_a_thread_is_there_until_its_time_has_come(self, open_handle: OpenHandle) -> None:
         handle = open_handle(ttl_seconds=_HOUR)

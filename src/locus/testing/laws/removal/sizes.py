@@ -1,4 +1,4 @@
-"""What a thread takes is told without reading it, and what a removal frees is promised exactly."""
+"""Sizes: the bytes of a thread are told without reading it, and those that a removal frees are exact."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ async def _sizes(handle: Checkpointer, **options: Any) -> ThreadSizes:
 
 
 def _lost(before: ThreadSizes, after: ThreadSizes | None) -> Freed:
-    """What is less afterwards."""
+    """The bytes of each kind that were lost between two measurements."""
     if after is None:
         return Freed(before.checkpoints, before.runs, before.writes, before.bytes)
     return Freed(
@@ -61,7 +61,7 @@ def _lost(before: ThreadSizes, after: ThreadSizes | None) -> Freed:
 
 
 class SizeLaws(Laws):
-    """`sizes`."""
+    """`sizes` adds up, and tells what a vacuum or a deletion frees."""
 
     async def test_sizes_add_up(self, checkpointer: Checkpointer, open_handle: OpenHandle, clock: Clock) -> None:
         names = await _forked(checkpointer, clock)
@@ -79,7 +79,7 @@ class SizeLaws(Laws):
             assert 0 < found.shared_bytes < found.run_bytes, "there are forks"
 
     async def test_sizes_are_those_of_the_texts(self, checkpointer: Checkpointer, clock: Clock) -> None:
-        """Where the store keeps JSON as it was written; files may leave out line feeds between items."""
+        """True for stores that keep JSON as it was written. Files may leave out line feeds between items."""
         await _forked(checkpointer, clock)
         found = await _sizes(checkpointer)
         async with checkpointer.store.using() as engine:

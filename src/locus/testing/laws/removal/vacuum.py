@@ -32,7 +32,7 @@ from locus.testing.stores import TestStore
 
 
 async def _aged(handle: Checkpointer, clock: Clock, ages: list[float], thread_id: str = "t") -> dict[str, AgentState]:
-    """A conversation saved over days; its states by checkpoint id."""
+    """Save a conversation over days. Returns its states by checkpoint id."""
     state, saved = AgentState(), dict[str, AgentState]()
     for number, age in enumerate(ages):
         clock.shift(days=-age)
@@ -43,7 +43,7 @@ async def _aged(handle: Checkpointer, clock: Clock, ages: list[float], thread_id
 
 
 class VacuumLaws(Laws):
-    """`vacuum`."""
+    """`vacuum` removes checkpoints by age, by number, or by both."""
 
     async def test_what_is_older_goes_and_the_rest_stays(
         self, checkpointer: Checkpointer, open_handle: OpenHandle, clock: Clock
@@ -114,7 +114,7 @@ class VacuumLaws(Laws):
         await assert_all_load(checkpointer, "t", dict(list(saved.items())[3:]))
 
     async def test_every_fork_is_a_line_of_its_own(self, checkpointer: Checkpointer, open_handle: OpenHandle) -> None:
-        """root ← a1 … a6, and from a2 a fork b1 … b3: keep two of each."""
+        """The thread is root ← a1 … a6, with a fork b1 … b3 from a2. Two checkpoints of each line are kept."""
         states: dict[str, AgentState] = {"root": AgentState()}
         await checkpointer.save(states["root"], "t", "root")
         lines = {"a": ("root", 6), "b": ("a2", 3)}
@@ -144,7 +144,7 @@ class VacuumLaws(Laws):
         await assert_all_load(open_handle(), "t", saved)
 
     async def test_the_latest_is_never_lost_to_a_number(self, checkpointer: Checkpointer) -> None:
-        """Whatever the shape of the tree: roots, forks, replaced and deleted parents."""
+        """The tree has several roots, forks, replaced and deleted parents."""
         state = AgentState().with_message(message(1))
         for name in ("a", "b", "c", "a"):
             state = state.with_message(message(ord(name)))
@@ -227,7 +227,7 @@ async def _course(handle: Checkpointer, clock: Clock, seed: int) -> None:
 
 
 async def _by_history(engine: Engine, kept: Retention) -> dict[str, dict[int, str]]:
-    """What goes, found by reading all of every thread."""
+    """The checkpoints to remove, found by reading every thread whole."""
     found: dict[str, dict[int, str]] = {}
     for thread_id in ("circle", *(f"t{number}" for number in range(5))):
         entries = await engine.history(thread_id, None, None, None)
@@ -238,7 +238,7 @@ async def _by_history(engine: Engine, kept: Retention) -> dict[str, dict[int, st
 
 
 async def _in_pages(engine: Engine, kept: Retention, limit: int, *, anew: bool) -> list[Outlived]:
-    """What goes, as the engine finds it; `anew`: each page by a call of its own."""
+    """The checkpoints to remove, as the engine finds them. With `anew`, each page is a call of its own."""
     found: list[Outlived] = []
     after: str | None = ""
     while after is not None:
@@ -253,7 +253,7 @@ async def _in_pages(engine: Engine, kept: Retention, limit: int, *, anew: bool) 
 
 
 def _old_id(days: float) -> str:
-    """An id as LangGraph makes them, so many days ago."""
+    """An id as LangGraph made it that many days ago."""
     passed = datetime.now(UTC) - timedelta(days=days) - datetime(1582, 10, 15, tzinfo=UTC)
     ticks = passed // timedelta(microseconds=1) * 10
     number = (ticks >> 12) << 80 | 6 << 76 | (ticks & 0xFFF) << 64 | 2 << 62 | random.getrandbits(62)
@@ -261,7 +261,7 @@ def _old_id(days: float) -> str:
 
 
 class VacuumCandidateLaws(Laws):
-    """How `vacuum` finds what it removes."""
+    """`vacuum` finds every checkpoint to remove, in pages, and tells how far it has come."""
 
     @pytest.mark.parametrize("seed", range(3))
     async def test_pages_have_what_reading_every_thread_would_find(
@@ -346,7 +346,7 @@ class VacuumCandidateLaws(Laws):
         assert await checkpointer.get_writes("t", old) == []
 
     async def test_writes_in_a_thread_without_any_checkpoint(self, checkpointer: Checkpointer) -> None:
-        """Some stores do not know of such a thread."""
+        """Some stores do not know a thread that has only pending writes."""
         old = _old_id(40)
         await checkpointer.put_writes("t", old, "task", [("x", 1)])
         told: list[VacuumProgress] = []

@@ -58,7 +58,7 @@ def _growing_and_shrinking(old: Messages, turn: int) -> Messages:
 
 
 def _repeated(old: Messages, turn: int) -> Messages:
-    """The same message again and again: content alone does not say where an item stands."""
+    """A conversation that repeats a message, so that content alone does not tell where an item stands."""
     return old + (message(turn % 2),) * 3 if turn % 5 else old[:: 2 + turn % 3]
 
 
@@ -86,7 +86,7 @@ EVOLUTIONS: dict[str, Callable[[Messages, int], Messages]] = {
 
 
 class ChangingConversationLaws(Laws):
-    """Law 3, over many turns of each way in which a conversation changes."""
+    """Every checkpoint of a conversation stays as it was, over many turns of each kind of change."""
 
     evolution_turns: ClassVar[int] = 50
 
@@ -104,7 +104,7 @@ class ChangingConversationLaws(Laws):
     async def test_every_dict_of_a_changing_conversation_loads_equal(
         self, checkpointer: Checkpointer, open_handle: OpenHandle, evolution: str
     ) -> None:
-        """Plain dicts through two handles in turn: each time one is a turn behind."""
+        """Two handles save plain dicts in turn, so each is a turn behind when it saves."""
         backends = [dicts(checkpointer), dicts(open_handle())]
         messages: Messages = ()
         saved: dict[str, dict[str, Any]] = {}
@@ -119,7 +119,7 @@ class ChangingConversationLaws(Laws):
     async def test_every_state_loads_equal_when_two_handles_take_turns(
         self, checkpointer: Checkpointer, open_handle: OpenHandle, evolution: str
     ) -> None:
-        """Each turn is loaded by the other handle, and some are rebuilt from nothing but data."""
+        """Two handles load and save in turn. Some states are rebuilt from plain data, and know no checkpoint."""
         handles = [checkpointer, open_handle()]
         state, saved = AgentState(), dict[str, AgentState]()
         for turn in range(self.evolution_turns // 2):
@@ -176,7 +176,7 @@ _CHANGES: tuple[Any, ...] = (
 
 
 class ChangingPayloadLaws(Laws):
-    """Law 2, for payloads that change."""
+    """A path of a payload may change its size and its kind from save to save."""
 
     async def test_a_path_can_become_a_list_a_dict_a_text_and_a_list_again(self, checkpointer: Checkpointer) -> None:
         backend = dicts(checkpointer)

@@ -15,7 +15,7 @@ from locus.testing.laws.base import Laws, OpenHandle, assert_all_load, assert_sa
 
 
 class ConflictLaws(Laws):
-    """Law 5."""
+    """A save that expects the wrong latest checkpoint is refused, and saves without an expectation all survive."""
 
     async def test_a_save_that_expects_the_right_latest_is_done(self, checkpointer: Checkpointer) -> None:
         state = AgentState()
@@ -151,7 +151,7 @@ class ConflictLaws(Laws):
     async def test_readers_beside_a_writer_see_whole_states_only(
         self, checkpointer: Checkpointer, open_handle: OpenHandle
     ) -> None:
-        """Every message of turn n says n, so a torn read shows."""
+        """Every message of turn n contains n, so a torn read shows."""
         reader = dicts(open_handle())
         done = asyncio.Event()
 

@@ -17,7 +17,7 @@ from locus.testing.laws.loading.diffs import check_pair
 
 
 async def _forked_thread(handle: Checkpointer) -> dict[str, AgentState]:
-    """a ← b ← c, and d forked from a; then e after c."""
+    """Save a thread: a ← b ← c ← e, with a fork d from a."""
     state = AgentState().with_messages(conversation(3)).with_metadata("large", "x" * 3_000)
     states: dict[str, AgentState] = {}
     for name, parent in (("a", None), ("b", "a"), ("c", "b"), ("d", "a"), ("e", "c")):
@@ -36,7 +36,7 @@ def _facts(entries: list[HistoryEntry]) -> list[tuple[Any, ...]]:
 
 
 class CopyLaws(Laws):
-    """`copy_thread`."""
+    """A copy has everything that it was told to take, and is independent of its source."""
 
     async def test_a_copy_has_everything(self, checkpointer: Checkpointer, open_handle: OpenHandle) -> None:
         states = await _forked_thread(checkpointer)
@@ -178,7 +178,7 @@ class CopyLaws(Laws):
     async def test_a_copy_and_its_source_can_be_compared(
         self, checkpointer: Checkpointer, open_handle: OpenHandle
     ) -> None:
-        """Branches have the same names in both, and numbers of runs are given out again: neither is proof."""
+        """Branches have the same names in both, and numbers of runs are used again, so neither proves equal content."""
         backend = dicts(checkpointer)
         items = [{"n": number, "text": "x" * 20} for number in range(30)]
         for number in range(4):
@@ -242,7 +242,7 @@ class CopyLaws(Laws):
         await assert_all_load(checkpointer, "dst", states)
 
     async def test_writes_that_wait_under_the_new_id_are_kept(self, checkpointer: Checkpointer) -> None:
-        """They do not make a thread, so the copy is not refused; nor may it wipe them out."""
+        """Pending writes alone are no thread, so the copy is not refused. It must not remove them."""
         await checkpointer.save(AgentState(), "src", "a")
         await checkpointer.put_writes("dst", "b", "task", [("x", 1)])
         await checkpointer.put_writes("dst", "a", "task", [("x", 1)], namespace="other")

@@ -21,7 +21,7 @@ _TEXT = "The quick brown fox jumps over the lazy dog, and the dog does not mind.
 
 
 def _turn(number: int) -> list[Message]:
-    """Four messages of a constant size."""
+    """The four messages of a turn, of a constant size."""
     return [Message.user(f"{number:06}.{part} {_TEXT}") for part in range(4)]
 
 
@@ -32,7 +32,7 @@ class Sent:
         self.bytes = 0
 
     def take(self) -> int:
-        """The bytes since the last time."""
+        """The bytes since the last call."""
         counted, self.bytes = self.bytes, 0
         return counted
 
@@ -48,9 +48,10 @@ class Sent:
 
 
 def _assert_flat(sizes: list[int]) -> None:
-    """The means of five saves up to the early and the last turn, so that an occasional larger one counts.
+    """Assert that late saves send about as many bytes as early ones, and few more than a turn has.
 
-    A turn brings about as many bytes as `_turn` has; twice that, and a head, is what a save may write.
+    Each figure is the mean of five saves, so that an occasional larger one counts. A save may send a head, and twice
+    the bytes of `_turn`.
     """
     last = len(sizes) - 1
     early, late = (sum(sizes[turn - 4 : turn + 1]) / 5 for turn in (EARLY, last))
@@ -60,14 +61,17 @@ def _assert_flat(sizes: list[int]) -> None:
 
 
 class CostLaws(Laws):
-    """Bytes, and not time: time belongs to a benchmark."""
+    """A save sends bytes for what is new, and not for the length of the thread. Time belongs to a benchmark."""
 
     late_turn: ClassVar[int] = 200
-    """How far a thread grows before its saves are held against the early ones. A save that writes a thread anew is too
-    large at the early turn already; over many turns shows what grows slowly, and a slow store may do with fewer."""
+    """The turn whose saves are compared with the early ones.
+
+    A save that writes the whole thread is too large at the early turn already. Many turns show slow growth; a slow
+    store may do with fewer.
+    """
 
     def slowly(self, turn: int) -> bool:
-        """Whether a turn is taken the slow way under test. The turns between the two ends only fill the thread."""
+        """True for turns that are saved the slow way under test. The turns between both ends only fill the thread."""
         return turn <= EARLY or turn > self.late_turn - 15
 
     @pytest.fixture
@@ -97,7 +101,7 @@ class CostLaws(Laws):
     async def test_a_cold_handle_each_turn_is_flat(
         self, open_handle: OpenHandle, checkpointer: Checkpointer, sent: Sent
     ) -> None:
-        """The state is built anew from plain data, and the handle has never seen the thread."""
+        """The state is built from plain data, and the handle has never seen the thread."""
         state, sizes = AgentState(), []
         for turn in range(self.late_turn + 1):
             state = state.with_messages(_turn(turn))
@@ -152,7 +156,7 @@ class CostLaws(Laws):
         _assert_flat(sizes)
 
     async def test_an_edit_near_the_front_is_flat(self, checkpointer: Checkpointer, sent: Sent) -> None:
-        """What comes after the edited message is stored already."""
+        """The messages after the edited one are stored already."""
         state, sizes = AgentState().with_messages(_turn(0)), []
         for turn in range(self.late_turn + 1):
             edited = Message.assistant(f"edited {turn:06}")

@@ -29,7 +29,7 @@ async def _loaded(handle: Checkpointer, thread_id: str, checkpoint_id: str | Non
 
 
 class LineageLaws(Laws):
-    """Parents, and forks whose lines all stay loadable."""
+    """A save has the right parent, and all lines of a fork stay loadable."""
 
     async def test_a_state_loaded_from_an_old_checkpoint_forks_there(
         self, checkpointer: Checkpointer, open_handle: OpenHandle
@@ -78,7 +78,7 @@ class LineageLaws(Laws):
             assert_same_state(await checkpointer.load("t", saved_as), child)
 
     async def test_a_state_that_was_saved_continues_from_there(self, checkpointer: Checkpointer) -> None:
-        """Also when it was derived before: siblings of one saved state have the same parent."""
+        """States that were derived before the save continue from it, too: siblings have the same parent."""
         state = AgentState().with_message(message(0))
         early = state.with_message(message(1))
         first = await checkpointer.save(state, "t")

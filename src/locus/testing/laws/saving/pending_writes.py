@@ -19,7 +19,7 @@ async def _found(handle: Checkpointer, **options: Any) -> list[tuple[str, int, s
 
 
 class PendingWritesLaws(Laws):
-    """`put_writes` and `get_writes`."""
+    """Pending writes come back as they were put, in order, and go with their checkpoint."""
 
     async def test_writes_come_back_as_they_were_put(self, checkpointer: Checkpointer, open_handle: OpenHandle) -> None:
         await checkpointer.save(AgentState(), "t", "c")
@@ -132,7 +132,7 @@ class PendingWritesLaws(Laws):
     async def test_writes_beside_the_checkpoints_go_with_the_thread(
         self, checkpointer: Checkpointer, open_handle: OpenHandle
     ) -> None:
-        """Writes of a checkpoint that is never saved, in a namespace that nothing else uses. Leases are kept so."""
+        """Leases are kept as writes of a checkpoint that is never saved, in a namespace that nothing else uses."""
 
         async def beside(handle: Checkpointer) -> list[Any]:
             return [write.value for write in await handle.get_writes("t", "beside", namespace="beside")]

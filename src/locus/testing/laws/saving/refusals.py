@@ -1,4 +1,4 @@
-"""What JSON cannot hold is refused, with its path, and nothing is written."""
+"""Refusals: a value that JSON cannot hold is refused with its path, and nothing is written."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ UNSTORABLE: dict[str, Any] = {
     "surrogate": "a\ud800b",
     "model": Message.user("a model is no JSON"),
 }
-"""Values that JSON does not have, whichever place they stand in."""
+"""Values that JSON cannot hold, in whatever place they stand."""
 
 UNSTORABLE_DICTS: dict[str, dict[Any, Any]] = {
     "int key": {1: "a"},
@@ -89,7 +89,7 @@ async def _refusal(save: Awaitable[object], what: str) -> SerializationError:
 
 
 class RefusalLaws(Laws):
-    """Law 2, for what cannot be kept."""
+    """A value that cannot be kept exactly is refused, and nothing is written."""
 
     @pytest.mark.parametrize("place", _PLACES)
     async def test_a_dict_with_what_json_cannot_hold_is_refused(self, checkpointer: Checkpointer, place: str) -> None:
@@ -161,7 +161,7 @@ class RefusalLaws(Laws):
 
 
 def _broken_states(good: AgentState, bad: Any) -> dict[str, AgentState]:
-    """States with a value in places where it cannot be kept, by the path of that value."""
+    """States with a value that cannot be kept, by the path of that value."""
     call = ToolCall(id="c", name="n", arguments={"x": [bad]})
     noted = Message.user("hi").model_copy(update={"metadata": {"x": bad}})
     return {

@@ -23,7 +23,7 @@ from locus.testing.laws.base import (
 
 
 class ReplacementLaws(Laws):
-    """A checkpoint id names one checkpoint."""
+    """A checkpoint id names one checkpoint: an equal save changes nothing, another one replaces it."""
 
     async def test_a_repeated_save_changes_nothing(self, checkpointer: Checkpointer, open_handle: OpenHandle) -> None:
         state = rich_state()
@@ -39,7 +39,7 @@ class ReplacementLaws(Laws):
         assert_same_state(await checkpointer.load("t", "a"), state)
 
     async def test_a_retry_with_the_same_expectation_is_safe(self, checkpointer: Checkpointer) -> None:
-        """The answer to the first try was lost on the way; the checkpoint itself is the latest now."""
+        """The answer to the first attempt was lost, so the checkpoint itself is the latest now."""
         first = await checkpointer.save(AgentState(), "t")
         state = AgentState().with_message(message(1))
         for _ in range(2):
@@ -79,7 +79,7 @@ class ReplacementLaws(Laws):
         assert await ids(checkpointer, "t") == ["a", "b"]
 
     async def test_the_lines_stay_trees_when_an_ancestor_is_replaced(self, checkpointer: Checkpointer) -> None:
-        """a ← b ← c, and then a again from the state of c: nobody may become their own ancestor."""
+        """After a ← b ← c, a is saved again from the state of c. No checkpoint may become its own ancestor."""
         state = AgentState()
         for name in "abc":
             state = state.with_message(message(ord(name)))

@@ -1,4 +1,4 @@
-"""What was saved comes back equal: every JSON value, in every place where one can stand."""
+"""Round trips: every JSON value comes back equal, from every place where one can stand."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class _Weighted(ToolCall):
 
 
 class RoundTripLaws(Laws):
-    """Law 2, for single values and states."""
+    """Every value and every state comes back exactly as it was saved."""
 
     async def test_a_state_with_everything_in_it_comes_back_equal(
         self, checkpointer: Checkpointer, open_handle: OpenHandle
@@ -117,7 +117,7 @@ class RoundTripLaws(Laws):
     async def test_values_that_are_equal_but_not_the_same_replace_one_another(
         self, checkpointer: Checkpointer, open_handle: OpenHandle
     ) -> None:
-        """1 == True and 0.0 == -0.0: an engine that asks `==` what changed keeps the old one."""
+        """An engine that compares with `==` would keep the old value: 1 == True and 0.0 == -0.0."""
         twins: list[list[Any]] = [[1, 1.0, True], [0, 0.0, -0.0, False], ["é", "e\u0301"], [[], {}, "", None]]
         for values in twins:
             for value in (*values, *reversed(values)):
@@ -155,7 +155,7 @@ class RoundTripLaws(Laws):
         assert_same_state(await checkpointer.load("s"), state)
 
     async def test_what_subclasses_add_is_kept(self, checkpointer: Checkpointer) -> None:
-        """It comes back as fields that the base class does not know."""
+        """Fields of a subclass come back as fields that the base class does not know."""
         call = _Weighted(id="c", name="tool", weight=7)
         said = [_Rated(role=Role.USER, content="x", stars=5), _Rated(role=Role.USER, content="y")]
         state = AgentState().with_messages([*said, Message.assistant("z", [call])])

@@ -1,4 +1,4 @@
-"""Saves of many threads at once: each gets its own answer, as if it had been alone."""
+"""Shared commits: of saves of many threads at once, each gets its own answer, as if it had been alone."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ _LARGE = "so long that it is kept beside the head " * 40
 
 
 class SharedCommitLaws(Laws):
-    """Whatever shares a commit of the database with others is not affected by them."""
+    """A save that shares a commit of the database with others is not affected by them."""
 
     commits_together: ClassVar[bool | None] = None
-    """Whether saves that are sent at the same time share a commit. None: they do if the engine can do that."""
+    """True if saves that are sent at the same time share a commit; None: if the engine is able to."""
 
     together: ClassVar[int] = 24
-    """How many are sent at once."""
+    """The number of saves that are sent at once."""
 
     def _shares(self, checkpointer: Checkpointer) -> bool:
         offered = checkpointer.store.engine.offers(CommitsTogether)
@@ -74,7 +74,7 @@ class SharedCommitLaws(Laws):
     async def test_each_of_many_at_once_has_a_verdict_of_its_own(
         self, checkpointer: Checkpointer, open_handle: OpenHandle
     ) -> None:
-        """Refusals, replacements and stale bases in the midst of ordinary saves."""
+        """Refusals, replacements and stale bases are mixed with ordinary saves."""
         base = AgentState().with_messages(conversation(3)).with_metadata("large", _LARGE)
         names = [f"{kind} {number}" for number in range(2) for kind in _KINDS]
         threads = [*names, *list(self.other_ids)[: self.together - len(names)]]
@@ -136,7 +136,7 @@ class SharedCommitLaws(Laws):
     async def test_cancelled_saves_are_there_wholly_or_not_at_all(
         self, checkpointer: Checkpointer, open_handle: OpenHandle
     ) -> None:
-        """Some before they were sent, some on their way; and whoever is beside them does not notice."""
+        """Some saves are cancelled before they are sent and some on their way. Their neighbours don't notice."""
         states = {f"t{n}": AgentState().with_messages(conversation(3, n)) for n in range(self.together)}
         await checkpointer.save(AgentState(), "warm")
         tasks = {name: asyncio.create_task(checkpointer.save(state, name)) for name, state in states.items()}
@@ -163,7 +163,7 @@ class SharedCommitLaws(Laws):
 
     @pytest.mark.parametrize("seed", range(100) if SOAK else (2, 48))
     async def test_a_group_is_answered_as_its_members_one_by_one(self, checkpointer: Checkpointer, seed: int) -> None:
-        """The same course of saves on two sets of threads: in groups, and by themselves."""
+        """Two sets of threads get equal saves, in groups and one by one."""
         async with checkpointer.store.using() as engine:
             if not self._shares(checkpointer):
                 return
@@ -255,7 +255,7 @@ _KINDS: dict[str, Saving] = {
 
 
 class _Course:
-    """Draws groups of commits for some threads: ordinary ones, and others."""
+    """Random groups of commits for some threads: ordinary saves, conflicts, stale bases and replacements."""
 
     threads = ("a", "a ", "'b'", "%c", "d/../e", "\0f😀")
 
@@ -270,7 +270,7 @@ class _Course:
         return [self._member(thread) for thread in self._random.sample(self.threads, count)]
 
     def note(self, member: Commit | TaskWrites) -> None:
-        """That it was written."""
+        """Note that a commit was written."""
         if isinstance(member, Commit):
             kept = self._kept[member.thread_id]
             kept[:] = [one for one in kept if one[0].checkpoint_id != member.checkpoint_id]
@@ -344,7 +344,7 @@ def _on(side: str, member: Commit | TaskWrites) -> Commit | TaskWrites:
 
 
 def _told(outcome: Outcome) -> tuple[Any, ...]:
-    """What must be the same. A sequence number only has to grow."""
+    """The part of an answer that must be equal. A sequence number only has to grow."""
     replaced = outcome.replaced and (outcome.replaced.checkpoint_id, outcome.replaced.rev)
     if outcome.verdict is not Verdict.COMMITTED:
         return outcome.verdict, outcome.latest
@@ -352,7 +352,7 @@ def _told(outcome: Outcome) -> tuple[Any, ...]:
 
 
 async def _content(engine: Engine, thread_id: str) -> list[Any]:
-    """All that a thread holds, without its name."""
+    """Everything that a thread holds, without its id."""
     assert isinstance(engine, KeepsWrites)
     found: list[Any] = [sorted(await engine.get_writes(thread_id, DEFAULT_NAMESPACE, "c", None), key=writes_order)]
     for entry in await engine.history(thread_id, None, None, None):

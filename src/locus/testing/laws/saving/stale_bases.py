@@ -1,4 +1,4 @@
-"""Stale bases: what a saver builds on may be gone, replaced or made anew by the time it saves."""
+"""Stale bases: the checkpoint that a save builds on may be gone, replaced or made anew by then."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ async def _contents(handle: Checkpointer) -> dict[str, Any]:
 
 
 class StaleBaseLaws(Laws):
-    """A delta is never attached to what it was not made for."""
+    """A delta is only attached to the checkpoint that it was made for. Otherwise the state is saved whole."""
 
     @pytest.mark.parametrize("disturbance", DISTURBANCES)
     @pytest.mark.parametrize("by_another", [False, True], ids=["by itself", "by another handle"])
@@ -135,7 +135,7 @@ class StaleBaseLaws(Laws):
     async def test_a_base_that_outlives_its_branch_mates_is_continued(
         self, checkpointer: Checkpointer, open_handle: OpenHandle
     ) -> None:
-        """The end of a list is deleted and written again, by two who each believe to be the first."""
+        """The end of a list is deleted, and two savers write it again, each believing to be the first."""
         other = open_handle()
         base = AgentState().with_messages(conversation(4))
         saved = {await checkpointer.save(base, "t"): base}
@@ -151,7 +151,7 @@ class StaleBaseLaws(Laws):
         await assert_all_load(open_handle(), "t", saved)
 
     async def test_states_of_two_handles_interleave(self, checkpointer: Checkpointer, open_handle: OpenHandle) -> None:
-        """Everyone saves from whatever they last knew, while others delete and vacuum."""
+        """Each of three handles saves from the state that it last knew, while others delete checkpoints."""
         handles = [checkpointer, open_handle(), open_handle()]
         known = [AgentState().with_messages(conversation(3, n * 20)) for n in range(3)]
         saved: dict[str, AgentState] = {}

@@ -1,4 +1,4 @@
-"""Metadata: found by exact value, under keys that are only text."""
+"""Metadata queries: values are matched exactly, under keys that are only text."""
 
 from __future__ import annotations
 
@@ -56,10 +56,10 @@ async def _threads_with(handle: Checkpointer, key: str, value: Any) -> list[str]
 
 
 class MetadataLaws(Laws):
-    """`query_by_metadata`, `get_metadata` and `list_with_metadata`."""
+    """`query_by_metadata`, `get_metadata` and `list_with_metadata` match values exactly."""
 
     queried_every: ClassVar[int] = 1
-    """Of the values that are stored, every how many-th is asked for: more than 1 where a query takes long."""
+    """Query every nth of the stored values: more than 1 where a query takes long."""
 
     async def test_a_value_is_matched_exactly(self, checkpointer: Checkpointer) -> None:
         for index, value in enumerate(_DISTINCT):

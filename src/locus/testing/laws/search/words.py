@@ -20,7 +20,7 @@ async def _places(handle: Checkpointer, query: str) -> set[tuple[str, str]]:
 
 
 class SearchLaws(Laws):
-    """`search`."""
+    """`search` finds words in all text that is stored, and takes queries as text."""
 
     async def test_words_are_found_at_the_checkpoint_that_brought_them(
         self, checkpointer: Checkpointer, open_handle: OpenHandle
@@ -65,7 +65,7 @@ class SearchLaws(Laws):
             assert {thread for thread, _ in await _places(checkpointer, query)} == {"t"}, query
 
     async def test_every_word_is_found_by_itself(self, checkpointer: Checkpointer) -> None:
-        """Also where folding the case changes the letters, or their number."""
+        """Folding the case may change the letters of a word, or their number."""
         words = [
             "Größte",
             "Σίσυφος",
@@ -164,7 +164,7 @@ class SearchLaws(Laws):
         assert found <= {("t", name) for name in later}
 
     async def test_a_hit_is_a_checkpoint_that_has_the_text(self, checkpointer: Checkpointer) -> None:
-        """A trimmed message may be stored still, beside those that are kept; it is in no checkpoint any more."""
+        """A trimmed message may still be stored beside others, although no checkpoint shows it."""
         state = AgentState().with_messages([Message.user("a pangolin"), *conversation(3)])
         first = await checkpointer.save(state, "t")
         trimmed = await checkpointer.save(state.with_messages_replaced(state.messages[1:]), "t")
@@ -197,7 +197,7 @@ class SearchLaws(Laws):
                 await checkpointer.search(query)
 
     async def test_terms_are_words_and_nothing_else(self, checkpointer: Checkpointer) -> None:
-        """What reaches an engine by the server's `terms` could otherwise be syntax of its database."""
+        """Terms reach an engine from a server's clients, and could otherwise be syntax of its database."""
         await dicts(checkpointer).save("t", {"m": ["İstanbul and x1y2"]})
         for words in (["i\u0307stanbul"], ["x1y2", "and"], ["and", "and"]):
             assert [hit.entry.thread_id for hit in await checkpointer.store.search_terms(words, 10)] == ["t"], words
