@@ -142,7 +142,7 @@ class SQLiteThread(SQLThread):
             self._connection.executemany(_INSERT_METADATA, metadata_pairs(entry.metadata))
 
     def copy_metadata(self, dest: SQLThread, condition: str, values: Sequence[Any]) -> Steps[None]:
-        """Index the metadata of the copies. The index cannot be copied: it is sorted by metadata, not by checkpoints."""
+        """Index the metadata of the copies. The index itself is sorted by metadata, and cannot be copied."""
         rows = yield (
             "SELECT o.id, o.metadata FROM locus_checkpoints o"
             f" WHERE o.thread = ? AND o.metadata <> '{{}}' AND {condition}",
