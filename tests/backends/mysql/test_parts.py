@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from locus.memory.backends.mysql.client import Expression, literal, rendered
-from locus.memory.backends.mysql.commit import in_seen_thread, in_new_thread, metadata_keys
+from locus.memory.backends.mysql.commit import in_new_thread, in_seen_thread, metadata_keys
 from locus.memory.backends.mysql.schema import MySQLFlavour
 from locus.memory.backends.sql.commit import MOST_BRANCHES, MOST_SEEN_THREADS, LastSeenThreads, can_be_first
 from locus.memory.backends.sql.search import LONGEST_PLAIN, indexed, metadata_key, spelt

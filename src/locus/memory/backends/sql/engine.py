@@ -186,9 +186,9 @@ class SQLEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies, E
         return await self._read(partial(sql_read.get_writes, self.sql, thread_id, namespace, checkpoint_id, task_id))
 
     async def outlived(
-        self, kept: Retention, after: str = "", prefix: str = "", limit: int = PAGE
+        self, retention: Retention, after: str = "", prefix: str = "", limit: int = PAGE
     ) -> AsyncGenerator[OutlivedPage]:
-        while page := await self._read(partial(sql_remove.outlived, self.sql, kept, after, prefix, limit)):
+        while page := await self._read(partial(sql_remove.outlived, self.sql, retention, after, prefix, limit)):
             yield page
             after = page.after
 
