@@ -327,7 +327,7 @@ class CommitView:
         return {branch for branch in begun if self._newest_run(branch) > newest[branch]}
 
     def _newest_run(self, branch: str) -> int:
-        """The number of the newest run of a branch that a checkpoint names; 0 if there is none. Reads all checkpoints."""
+        """The number of the newest run of a branch that a checkpoint names; 0 if there is none. Reads them all."""
         if self._newest_runs is None:
             checkpoints = self._log.visible_checkpoints(self._log.all_records())
             self._newest_runs = newest_runs(record.manifest for record in checkpoints)
