@@ -109,6 +109,8 @@ class Flavour:
         self.writes = self.table("writes")
         self.joined = f"{self.checkpoints} c JOIN {self.threads} t ON t.id = c.thread"
         self.alive = "(t.expires_at IS NULL OR t.expires_at > ?)"
+        self.of_thread = self.is_of_thread("c")
+        """A condition: the checkpoint `c` belongs to the thread with the id `?`."""
         self.passed = self.is_passed()
         """A condition: the namespace of the checkpoint `c` has newer ones."""
         self.entry = self.columns()
@@ -211,11 +213,6 @@ class Flavour:
     def truth(self, condition: str) -> str:
         """Make a condition a column of a SELECT."""
         return condition
-
-    @property
-    def of_thread(self) -> str:
-        """A condition: the checkpoint `c` belongs to the thread with the id `?`."""
-        return self.is_of_thread("c")
 
     def is_of_thread(self, alias: str) -> str:
         """A condition: a row that is joined with its thread `t` belongs to the thread with the id `?`."""

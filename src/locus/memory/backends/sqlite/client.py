@@ -56,11 +56,6 @@ class Query:
     def is_over(self) -> bool:
         return self._is_abandoned or time.monotonic() > self._deadline
 
-    def check(self) -> None:
-        """Raise if the read is over. Needed between two statements: SQLite itself asks only during long ones."""
-        if self.is_over():
-            raise self.error()
-
     def error(self) -> TimeoutError:
         return TimeoutError(f"a query took longer than query_timeout, {self._seconds:g} s")
 
@@ -342,7 +337,8 @@ def execute(connection: sqlite3.Connection, steps: Steps[T], query: Query | None
         return run_steps(steps, lambda text, values: connection.execute(text, values).fetchall())
 
     def run(text: str, values: Sequence[Any]) -> list[Any]:
-        query.check()
+        if query.is_over():  # SQLite itself asks only during long statements
+            raise query.error()
         return connection.execute(text, values).fetchall()
 
     return run_steps(steps, run)
