@@ -74,7 +74,7 @@ Progress = Callable[[Examination], None]
 
 
 async def examine(
-    store: CheckpointStore, *, read_all: bool = True, progress: Progress = lambda _found: None
+    store: CheckpointStore, *, read_all: bool = True, progress: Progress = lambda _examination: None
 ) -> Examination:
     """Examine a store. Without `read_all` no thread is read."""
     examination = Examination()

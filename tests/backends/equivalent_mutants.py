@@ -40,32 +40,32 @@ _NO_RUN_OF_MEMBER = (
     f" AND {_RUN_OF_MEMBER} OFFSET 0)"
 )
 _CREATED = 'SQL INSERT INTO "locus_threads" SELECT FROM member in order'
-BASE_IN_CHAIN = (
+BASE_AS_SEEN = (
     "SQL UPDATE threads | EXISTS (SELECT 1 FROM checkpoints c"
     " WHERE c.thread = ? AND c.namespace = ? AND c.checkpoint_id = ? AND c.rev = ?)"
 )
-_NO_RUN_IN_CHAIN = (
+_NO_RUN_AS_SEEN = (
     "SQL UPDATE threads | NOT EXISTS (SELECT 1 FROM runs r WHERE r.thread = ? AND r.branch = ? AND r.number >= ?)"
 )
 AS_KNOWN = "expected == (save.key, last_seq, save.removals, save.base_rev)"
-_SENT_IN_CHAIN = "await self._sent(connection, mysql_commit.in_chain(self.sql, commit, chain, reliance))"
-_RUN_TAKEN = "chain.newest_runs.get(run.branch, -1) >= run.number"
+_SENT_AS_SEEN = "await self._sent(connection, mysql_commit.in_seen_thread(self.sql, commit, last_seen, reliance))"
+_RUN_TAKEN = "last_seen.newest_runs.get(run.branch, -1) >= run.number"
 _ALL_RUNS_KNOWN = "self.newest_runs.get(run.branch) == run.number - 1"
-_CHAINS_FULL = "len(self._chains) >= MOST_CHAINS and commit.thread_id not in self._chains"
-_FEWER_CHAINS = (
+_SEEN_FULL = "len(self._threads) >= MOST_SEEN_THREADS and commit.thread_id not in self._threads"
+_FEWER_SEEN = (
     "LastSeenThread.continued_by: run.number == 0 -> False",
     f"LastSeenThread.continued_by: {_ALL_RUNS_KNOWN} -> False",
-    f"LastSeenThreads.note: {_CHAINS_FULL} -> True",
-    "LastSeenThreads.note: len(self._chains) >= MOST_CHAINS -> True",
+    f"LastSeenThreads.note: {_SEEN_FULL} -> True",
+    "LastSeenThreads.note: len(self._threads) >= MOST_SEEN_THREADS -> True",
     "LastSeenThreads.note: before -> False",
     "can_be_first: isinstance(commit.parent_id, str) -> True",
     "can_be_first: commit.parent_required or commit.parent_as_named -> True",
 )
 """What MySQL and Oracle have in common: the quick way is left more often."""
-_CHAINS_BOUND = (
+_SEEN_BOUND = (
     "LastSeenThreads.note: len(newest_runs) > MOST_BRANCHES -> False",
-    f"LastSeenThreads.note: {_CHAINS_FULL} -> False",
-    "LastSeenThreads.note: commit.thread_id not in self._chains -> True",
+    f"LastSeenThreads.note: {_SEEN_FULL} -> False",
+    "LastSeenThreads.note: commit.thread_id not in self._threads -> True",
 )
 
 EQUIVALENT: dict[str, dict[str, tuple[str, ...]]] = {
@@ -409,8 +409,8 @@ EQUIVALENT: dict[str, dict[str, tuple[str, ...]]] = {
     },
     "mysql in groups": {
         SLOWER: (
-            "MySQLEngine._group: chained -> False",
-            "MySQLEngine._group: chain is not None and chain.continued_by(one) -> False",
+            "MySQLEngine._group: relying -> False",
+            "MySQLEngine._group: last_seen is not None and last_seen.continued_by(member) -> False",
             "MySQLEngine._send_group: save.outcome is None or not save.outcome.is_written -> True",
             "MySQLEngine._send_group: not save.outcome.is_written -> False",
             "MySQLEngine._send_group: save.created is None -> True",
@@ -428,7 +428,7 @@ EQUIVALENT: dict[str, dict[str, tuple[str, ...]]] = {
             "Group.decide: may_create -> True",
         ),
         "courses have no pending writes in their groups": (
-            "MySQLEngine._group: isinstance(one, TaskWrites) -> False",
+            "MySQLEngine._group: isinstance(member, TaskWrites) -> False",
             "Group.decide: task.writes.thread_id in threads -> True",
             "Group.decide: task.writes.thread_id in threads -> False",
         ),
@@ -442,24 +442,24 @@ EQUIVALENT: dict[str, dict[str, tuple[str, ...]]] = {
     },
     "mysql": {
         SLOWER: (
-            *_FEWER_CHAINS,
+            *_FEWER_SEEN,
             "LastSeenThread.continued_by: commit.fresh_id -> False",
-            "MySQLEngine._commit: chain is not None -> False",
-            f"MySQLEngine._commit: reliance is not None and {_SENT_IN_CHAIN} -> False",
-            "MySQLEngine._commit: chain is None -> True",
-            "MySQLEngine._commit: chain is None -> False",
+            "MySQLEngine._commit: last_seen is not None -> False",
+            f"MySQLEngine._commit: reliance is not None and {_SENT_AS_SEEN} -> False",
+            "MySQLEngine._commit: last_seen is None -> True",
+            "MySQLEngine._commit: last_seen is None -> False",
             "MySQLEngine._commit: is_new and can_be_first(commit) -> False",
             "MySQLEngine._commit: is_new -> True",
             "MySQLEngine._commit_to_thread: outcome.replaced is None -> False",
-            "reliance: chain.continued_by(commit) -> False",
+            "reliance: last_seen.continued_by(commit) -> False",
             f"reliance: any(({_RUN_TAKEN} for run in runs)) -> False",
             f"reliance: {_RUN_TAKEN} -> True",
             f"reliance: {_RUN_TAKEN} -> False",
-            f"{_NO_RUN_IN_CHAIN} | r.thread = ?",
-            f"{_NO_RUN_IN_CHAIN} | r.branch = ?",
-            f"{_NO_RUN_IN_CHAIN} | r.number >= ?",
+            f"{_NO_RUN_AS_SEEN} | r.thread = ?",
+            f"{_NO_RUN_AS_SEEN} | r.branch = ?",
+            f"{_NO_RUN_AS_SEEN} | r.number >= ?",
         ),
-        ONE_REV: (f"{BASE_IN_CHAIN} | c.checkpoint_id = ?",),
+        ONE_REV: (f"{BASE_AS_SEEN} | c.checkpoint_id = ?",),
         WAITS: ("SQL UPDATE threads | id = ?", "SQL UPDATE threads | removals = ?"),
         "an id that is taken cannot be written, and then the rule is asked": (
             "LastSeenThread.continued_by: any_id or commit.fresh_id -> True",
@@ -473,14 +473,14 @@ EQUIVALENT: dict[str, dict[str, tuple[str, ...]]] = {
             "SQL SELECT FROM checkpoints in order | namespace = ?",
         ),
         FAILURES: ("MySQLEngine._sent: error.code not in (NOT_NULL, DUPLICATE) -> False",),
-        BOUNDS: _CHAINS_BOUND,
+        BOUNDS: _SEEN_BOUND,
     },
     "oracle": {
         SLOWER: (
-            *_FEWER_CHAINS,
-            "OracleEngine._commit: chain is not None and chain.continued_by(commit, any_id=True) -> False",
-            "OracleEngine._commit: chain is None and can_be_first(commit) -> False",
-            "OracleEngine._commit: chain is None -> True",
+            *_FEWER_SEEN,
+            "OracleEngine._commit: last_seen is not None and last_seen.continued_by(commit, any_id=True) -> False",
+            "OracleEngine._commit: last_seen is None and can_be_first(commit) -> False",
+            "OracleEngine._commit: last_seen is None -> True",
         ),
         "this engine takes any id": (
             "LastSeenThread.continued_by: any_id or commit.fresh_id -> True",
@@ -494,14 +494,14 @@ EQUIVALENT: dict[str, dict[str, tuple[str, ...]]] = {
             "SQL SELECT FROM runs in order | branch IN (?)",
         ),
         ONE_REV: (
-            f"{BASE_IN_CHAIN} | c.namespace = ?",
-            f"{BASE_IN_CHAIN} | c.checkpoint_id = ?",
+            f"{BASE_AS_SEEN} | c.namespace = ?",
+            f"{BASE_AS_SEEN} | c.checkpoint_id = ?",
         ),
         WAITS: ("SQL UPDATE threads | id = ?", "SQL UPDATE threads | removals = ?"),
         FAILURES: (
-            "in_chain: not has_code(error, DUPLICATE) -> False",
+            "in_seen_thread: not has_code(error, DUPLICATE) -> False",
             "in_new_thread: not has_code(error, DUPLICATE) -> False",
         ),
-        BOUNDS: _CHAINS_BOUND,
+        BOUNDS: _SEEN_BOUND,
     },
 }

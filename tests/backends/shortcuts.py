@@ -118,7 +118,7 @@ def _forget_statements() -> None:
     postgresql_together._statement.cache_clear()
 
 
-CHAINS = (sql_commit.LastSeenThread.continued_by, sql_commit.LastSeenThreads.note, sql_commit.can_be_first)
+LAST_SEEN = (sql_commit.LastSeenThread.continued_by, sql_commit.LastSeenThreads.note, sql_commit.can_be_first)
 
 SHORTCUTS = {
     "sqlite": Shortcut(
@@ -236,13 +236,13 @@ SHORTCUTS = {
     ),
     "mysql": Shortcut(
         (
-            *CHAINS,
+            *LAST_SEEN,
             MySQLEngine._commit,
             MySQLEngine._sent,
             MySQLEngine._commit_to_thread,
             mysql_commit.reliance,
-            mysql_commit.in_chain,
-            mysql_commit.in_chain_outcome,
+            mysql_commit.in_seen_thread,
+            mysql_commit.seen_thread_outcome,
             mysql_commit.questions,
             mysql_commit.questions_in_lock,
             mysql_commit.looked,
@@ -279,9 +279,9 @@ SHORTCUTS = {
     ),
     "oracle": Shortcut(
         (
-            *CHAINS,
+            *LAST_SEEN,
             OracleEngine._commit,
-            oracle_commit.in_chain,
+            oracle_commit.in_seen_thread,
             oracle_commit.in_new_thread,
             sql_commit.SQLThreads.open,
         ),

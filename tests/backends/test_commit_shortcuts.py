@@ -13,7 +13,7 @@ import pytest
 
 from tests.backends.commit_courses import DIRECTED
 from tests.backends.course_stores import kind_of, kinds
-from tests.backends.equivalent_mutants import AS_KNOWN, BASE_IN_CHAIN, EQUIVALENT
+from tests.backends.equivalent_mutants import AS_KNOWN, BASE_AS_SEEN, EQUIVALENT
 from tests.backends.mutants import python_mutants, sql_conditions
 from tests.backends.shortcuts import SHORTCUTS, AnyCourse, trial_of
 
@@ -73,16 +73,16 @@ SAMPLE: dict[str, tuple[tuple[str, AnyCourse], ...]] = {
     "mysql": (
         ("LastSeenThread.continued_by: commit.base == base -> True", "a base is of another thread"),
         ("SQL UPDATE threads | last_seq = ?", "another handle saves in another namespace"),
-        (f"{BASE_IN_CHAIN} | c.rev = ?", "an older base is not what it was"),
-        (BASE_IN_CHAIN, "a failover has lost what was saved last"),
+        (f"{BASE_AS_SEEN} | c.rev = ?", "an older base is not what it was"),
+        (BASE_AS_SEEN, "a failover has lost what was saved last"),
         ("SQL UPDATE threads | thread_id = ?", "a failover has lost a thread"),
         ("LastSeenThread.continued_by: commit.if_latest in (ANY, base.checkpoint_id) -> True", 1),
     ),
     "oracle": (
         ("SQL UPDATE threads | (expires_at IS NULL OR expires_at > ?)", "a thread has ended"),
         ("LastSeenThread.continued_by: commit.if_latest in (ANY, base.checkpoint_id) -> True", 1),
-        (f"{BASE_IN_CHAIN} | c.rev = ?", "a failover has lost what was saved last"),
-        (f"{BASE_IN_CHAIN} | c.thread = ?", "a failover has lost what was saved last"),
+        (f"{BASE_AS_SEEN} | c.rev = ?", "a failover has lost what was saved last"),
+        (f"{BASE_AS_SEEN} | c.thread = ?", "a failover has lost what was saved last"),
         ("SQL UPDATE threads | thread_id = ?", "a failover has lost a thread"),
     ),
 }

@@ -211,7 +211,7 @@ class Engine(ABC):
         return await self.delete(thread_id, None, seqs)
 
     async def outlived(
-        self, kept: Retention, after: str = "", prefix: str = "", limit: int = PAGE
+        self, retention: Retention, after: str = "", prefix: str = "", limit: int = PAGE
     ) -> AsyncGenerator[OutlivedPage]:
         """List what a vacuum would remove from threads whose ids start with `prefix`, page by page.
 
@@ -227,7 +227,7 @@ class Engine(ABC):
             for thread_id in thread_ids:
                 try:
                     entries = await self.history(thread_id, None, None, None)
-                    outlived.append(outlived_in(thread_id, entries, kept, {}))
+                    outlived.append(outlived_in(thread_id, entries, retention, {}))
                 except CorruptCheckpointError as error:
                     damaged.append(error)
             after = thread_ids[-1]

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from locus.memory.backends.mysql.client import Expression, literal, rendered
-from locus.memory.backends.mysql.commit import in_chain, in_new_thread, metadata_keys
+from locus.memory.backends.mysql.commit import in_new_thread, in_seen_thread, metadata_keys
 from locus.memory.backends.mysql.schema import MySQLFlavour
-from locus.memory.backends.sql.commit import MOST_BRANCHES, MOST_CHAINS, LastSeenThreads, can_be_first
+from locus.memory.backends.sql.commit import MOST_BRANCHES, MOST_SEEN_THREADS, LastSeenThreads, can_be_first
 from locus.memory.backends.sql.search import LONGEST_PLAIN, indexed, metadata_key, spelt
 from locus.memory.model.codec import decode
 from locus.memory.model.ids import words
@@ -160,21 +160,21 @@ def test_a_chain_remembers_the_branches_it_has_written_and_not_too_many() -> Non
 
 def test_chains_are_forgotten_before_they_are_too_many() -> None:
     chains = LastSeenThreads()
-    for number in range(MOST_CHAINS + 10):
+    for number in range(MOST_SEEN_THREADS + 10):
         chains.note(replace(FIRST, thread_id=str(number)), number, 1, 0)
     assert chains.get("0") is None
-    assert chains.get(str(MOST_CHAINS + 9)) is not None
+    assert chains.get(str(MOST_SEEN_THREADS + 9)) is not None
 
 
 def test_a_save_in_a_chain_depends_on_the_row_of_its_thread() -> None:
     chain = chains_after(FIRST).get("t")
     assert chain is not None
-    begin, moved, run, checkpoint, commit = in_chain(SQL, SECOND, chain)
+    begin, moved, run, checkpoint, commit = in_seen_thread(SQL, SECOND, chain)
     assert (begin[0], commit[0]) == ("BEGIN", "COMMIT")
     assert moved[1][:6] == (2, None, 5, "t", 1, 0)
     assert run[1][0] == Expression("IF(ROW_COUNT() = 1, 5, NULL)")
     assert checkpoint[1][0] == 5
-    without_runs = in_chain(SQL, replace(SECOND, runs=()), chain)
+    without_runs = in_seen_thread(SQL, replace(SECOND, runs=()), chain)
     assert without_runs[2][1][0] == Expression("IF(ROW_COUNT() = 1, 5, NULL)")
 
 

@@ -58,12 +58,12 @@ class StorageBackendAdapter(Checkpointer):
 
     @property
     def capabilities(self) -> CheckpointerCapabilities:
-        found = super().capabilities
+        capabilities = super().capabilities
         if self._plain is None:
-            return found
+            return capabilities
         lists = self._has("list_threads")
         return replace(
-            found,
+            capabilities,
             search=self._has("search"),
             metadata_query=lists or self._has("query_by_metadata") or self._has("get_by_metadata"),
             vacuum=lists or self._has("vacuum"),
@@ -131,19 +131,21 @@ class StorageBackendAdapter(Checkpointer):
         return removed
 
     async def _ask(self, method: str, *args: Any, limit: int, prefix: str) -> list[dict[str, Any]]:
-        """What a list of the plain object has of threads with a prefix. The object knows no prefixes, so it is asked
-        for more, until there are enough."""
-        prefix, asked = check_prefix(prefix), limit
+        """Call a list method of the plain object, and return the items of threads with a prefix.
+
+        The object knows no prefixes, so it is asked for more items until there are enough.
+        """
+        prefix, most = check_prefix(prefix), limit
         while True:
-            found = list(await self._call(method, *args, limit=asked))
+            items = list(await self._call(method, *args, limit=most))
             if not prefix:
-                return found
-            if not all(isinstance(one, dict) and isinstance(one.get("thread_id"), str) for one in found):
+                return items
+            if not all(isinstance(item, dict) and isinstance(item.get("thread_id"), str) for item in items):
                 self._cannot(f"{method} with a prefix, because it does not say of which thread something is")
-            within = [one for one in found if one["thread_id"].startswith(prefix)]
-            if len(within) >= limit or len(found) < asked:
+            within = [item for item in items if item["thread_id"].startswith(prefix)]
+            if len(within) >= limit or len(items) < most:
                 return within[:limit]
-            asked *= 4
+            most *= 4
 
     async def _call(self, method: str, *args: Any, **options: Any) -> Any:
         """Call a method of the plain object that the five do not include."""

@@ -173,19 +173,19 @@ class MemoryEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies
             return table.get_writes(namespace, checkpoint_id, task_id) if table else []
 
     async def outlived(
-        self, kept: Retention, after: str = "", prefix: str = "", limit: int = PAGE
+        self, retention: Retention, after: str = "", prefix: str = "", limit: int = PAGE
     ) -> AsyncGenerator[OutlivedPage]:
         with self._lock:
             thread_ids = sorted(name for name in self._tables if name.startswith(prefix) and name > after)
         for start in range(0, len(thread_ids), limit):
-            some, found = thread_ids[start : start + limit], list[Outlived]()
+            some, outlived = thread_ids[start : start + limit], list[Outlived]()
             with self._lock:
                 for table in filter(None, map(self._table, some)):
                     entries = [row.entry for row in table.rows.values()]
-                    orphans = orphaned(table.orphans(), kept.orphans_before)
-                    found.append(outlived_in(table.thread_id, entries, kept, orphans))
+                    orphans = orphaned(table.orphans(), retention.orphans_before)
+                    outlived.append(outlived_in(table.thread_id, entries, retention, orphans))
             await asyncio.sleep(0)  # what else the event loop has to do does not wait for all threads
-            yield OutlivedPage(some[-1], len(some), [one for one in found if one])
+            yield OutlivedPage(some[-1], len(some), list(filter(None, outlived)))
 
     async def delete_orphans(self, thread_id: str, places: Collection[Place]) -> int:
         with self._lock:
@@ -242,7 +242,7 @@ class MemoryEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies
             self._tables.clear()
 
     def counts(self) -> dict[str, int]:
-        """How many checkpoints each thread has."""
+        """The number of checkpoints of each thread."""
         with self._lock:
             return {table.thread_id: len(table.rows) for table in self._live()}
 
@@ -264,7 +264,7 @@ class MemoryCheckpointer(Checkpointer):
         return sorted(self._engine.counts())
 
     def get_checkpoint_count(self, thread_id: str | None = None) -> int:
-        """How many checkpoints there are, of one thread or of all."""
+        """Count the checkpoints of one thread, or of all."""
         counts = self._engine.counts()
         return sum(counts.values()) if thread_id is None else counts.get(thread_id, 0)
 

@@ -93,7 +93,7 @@ _locks_by_store: WeakKeyDictionary[Any, LoopLocks] = WeakKeyDictionary()
 
 
 def _locks_of(store: Any) -> LoopLocks:
-    """The locks of a store: the same for all adapters over it, unless it cannot be a key of a dict."""
+    """The locks of a store. All adapters over it share them, unless it cannot be a key of a dict."""
     try:
         return _locks_by_store.setdefault(store, LoopLocks())
     except TypeError:
@@ -101,7 +101,7 @@ def _locks_of(store: Any) -> LoopLocks:
 
 
 class PlainStoreEngine(Engine, FindsMetadata, Copies):
-    """An engine over the five methods."""
+    """Threads in an object with the five methods."""
 
     driver_errors = (Exception,)
     keeps_runs = False
@@ -196,7 +196,7 @@ class PlainStoreEngine(Engine, FindsMetadata, Copies):
             return len(doomed)
 
     async def _unlist(self, listed: CheckpointList) -> None:
-        """Shorten the list before what it lists is deleted."""
+        """Shorten the list before the payloads of removed checkpoints are deleted."""
         if not listed.entries:
             await self._call("delete", f"{listed.thread_id}:{INDEX}")
             await self._call("delete", f"{listed.thread_id}:{LATEST}")

@@ -1,4 +1,4 @@
-"""`FileCheckpointer`, and what a `file:` URL opens."""
+"""`FileCheckpointer`, and the factory that `file:` URLs call."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class FileCheckpointer(Checkpointer):
         return self.base_dir
 
     async def get_disk_usage(self, thread_id: str | None = None) -> int:
-        """How many bytes one thread, or all of them, take on the disk."""
+        """Measure the bytes that one thread, or all of them, take on the disk."""
         base = self.base_dir
         paths = [base / file_name(check_id(thread_id))] if thread_id is not None else base.glob(f"*{SUFFIX}")
         return sum(path.stat().st_size for path in paths if path.exists())

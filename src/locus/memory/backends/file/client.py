@@ -22,10 +22,10 @@ from locus.memory.runtime.private import NO_LINK, create_file, hide_from_readers
 from locus.memory.runtime.retry import Backoff
 
 MAX_LOGS = 256
-"""How many logs a worker remembers."""
+"""The number of logs that a worker remembers."""
 
 DRAFT = ".new"
-"""What the name of a log ends with while it is written anew."""
+"""The ending of a log's name while it is written anew."""
 
 LOCKS = 256
 LOCK_SECONDS = 30.0
@@ -59,29 +59,32 @@ class LogFolder:
 
     @contextmanager
     def log(self, thread_id: str, *, writing: bool = False) -> Iterator[LogFile | None]:
-        """A thread's log as it is now; `None` if it does not exist or has expired. `writing`: to append to it."""
+        """Open the log of a thread; None if it does not exist or has expired. `writing`: to append to it."""
         log = self._logs.pop(thread_id, None) or LogFile(self.path(thread_id), thread_id)
         self._logs[thread_id] = log
         if len(self._logs) > MAX_LOGS:
             self._logs.popitem(last=False)
         try:
             try:
-                there = log.refresh(writing)
+                exists = log.refresh(writing)
             except CorruptCheckpointError:
                 # Another process may just have cut off what a killed one had left, and written in its place.
-                there = log.refresh(writing)
-            if not there and not self._is_there():
+                exists = log.refresh(writing)
+            if not exists and not self._is_there():
                 raise FileNotFoundError(f"the folder {str(self._base)!r} is gone")
-            yield log if there and not log.expired(datetime.now(UTC)) else None
+            yield log if exists and not log.expired(datetime.now(UTC)) else None
         finally:
             log.release()
 
     def _is_there(self) -> bool:
-        """A disk that is not mounted may leave an empty folder in its place."""
+        """Tell whether this is the folder that was made.
+
+        A disk that is not mounted may leave an empty folder in its place.
+        """
         return self._locks.is_dir() or (self._base.is_dir() and any(self._base.glob(f"*{SUFFIX}")))
 
     def is_foreign(self, thread_id: str) -> bool:
-        """Whether the file in the place of a log does not even begin as one."""
+        """Tell whether the file in the place of a log does not even begin as one."""
         with suppress(FileNotFoundError):
             return not LogFile.is_log(self.path(thread_id))
         return False
@@ -120,19 +123,19 @@ class LogFolder:
         sync_folder(self._base)
 
     def thread_ids(self, damaged: list[CorruptCheckpointError] | None = None) -> list[str]:
-        """The ids of all logs in order, whether they have a checkpoint or not. Files with other names are not ours.
+        """List the ids of all logs in order, whether they have a checkpoint or not. Files with other names are ignored.
 
-        Most names tell the id. If the log has to tell it, and cannot be read, that is added to `damaged`. One that is
-        the log of another thread is added, too; without a list it is raised.
+        Most names tell the id. If the log has to tell it and cannot be read, or if it is the log of another thread, an
+        error is added to `damaged`, or raised if that is None.
         """
-        found: list[str] = []
+        ids: list[str] = []
         with os.scandir(self._base) as entries:
             names = [entry.name for entry in entries if entry.name.endswith(SUFFIX) and entry.is_file()]
         for name in names:
             stem = name.removesuffix(SUFFIX)
             if "~" not in stem:
                 if file_name(stem) == name:
-                    found.append(stem)
+                    ids.append(stem)
                 continue
             if not DIGEST_NAME.fullmatch(name):
                 continue
@@ -149,13 +152,13 @@ class LogFolder:
                 damaged.append(error)
                 continue
             if file_name(thread_id) == name:
-                found.append(thread_id)
+                ids.append(thread_id)
                 continue
             error = CorruptCheckpointError("a file in the folder is the log of another thread than its name says")
             if damaged is None:
                 raise error
             damaged.append(error)
-        return sorted(found)
+        return sorted(ids)
 
 
 @contextmanager
@@ -191,7 +194,7 @@ def locked(folder: Path, name: str) -> Iterator[None]:
 
 
 def _open_lock(path: Path) -> int:
-    """Only who may write here can open it, and so hold it."""
+    """Open a lock file. Only a user who may write here can open it, and so hold the lock."""
     while True:
         try:
             fd = os.open(path, os.O_RDWR | NO_LINK)

@@ -1,4 +1,4 @@
-"""The options of `FileCheckpointer`, and URLs that name a folder."""
+"""The options of `FileCheckpointer`, and its URLs."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ _UNKNOWN = "a file: URL has no option '{name}'; there are: {known}"
 
 @dataclass(frozen=True)
 class FileConfig:
-    """Which folder, and how to write into it."""
+    """The folder and how to write into it."""
 
     base_dir: Path
     """An absolute path."""
     pretty: bool = True
     ttl_seconds: float | None = None
     makes_parents: bool = False
-    """Whether to make the folders above it, too."""
+    """True if the folders above it may be made, too."""
     cache_mb: float = CACHE_MB
 
     @classmethod
@@ -43,7 +43,7 @@ class FileConfig:
         create_folder: bool = False,
         cache_mb: float = CACHE_MB,
     ) -> FileConfig:
-        """From what a user gave."""
+        """Make a config from a user's options, and check it."""
         if not isinstance(base_dir, str | Path) or not str(base_dir) or "\0" in str(base_dir):
             raise ConfigurationError(f"base_dir must be the path of a folder, got {base_dir!r:.80}")
         refuse_url(base_dir, "file")
@@ -57,7 +57,7 @@ class FileConfig:
 
     @classmethod
     def from_url(cls, url: str, **options: Any) -> FileConfig:
-        """From `file:./dir` or `file:///srv/dir?ttl_seconds=3600`, and options, which go before those in the URL."""
+        """Make a config from `file:./dir` or `file:///srv/dir?ttl_seconds=3600`. Options override those in the URL."""
         check_options(options, cls.checked, "FileCheckpointer")
         location, found = split_options(url.partition(":")[2], _URL_OPTIONS, _UNKNOWN)
         if path := folder_of(location):

@@ -138,10 +138,10 @@ class FileEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies, 
             if seal is None:
                 return None
             extents = wanted(encode(seal.facts["manifest"]))
-            there = log.find(namespace, held.checkpoint_id)
-            if there is None or there.facts["rev"] != held.rev:
+            base = log.find(namespace, held.checkpoint_id)
+            if base is None or base.facts["rev"] != held.rev:
                 return log.stored(seal, extents)
-            known = newest_runs([encode(there.facts["manifest"])])
+            known = newest_runs([encode(base.facts["manifest"])])
             return replace(log.stored(seal, extents, known), since=held)
 
         return await self._with_log(thread_id, work, None)
@@ -172,38 +172,38 @@ class FileEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies, 
         return await self._with_log(thread_id, work, [])
 
     async def threads(self, pattern: Pattern, limit: int | None) -> list[str]:
-        """A damaged thread is listed by its name, so that it can be looked at, or deleted."""
-        found: list[str] = []
+        """List ids. A damaged thread is listed by its name, so that it can be looked at, or deleted."""
+        listed: list[str] = []
         ids = await self._workers[0].run(lambda folder: list(filter(pattern.matches, folder.thread_ids())))
         for thread_id in ids:
-            if limit is not None and len(found) >= limit:
+            if limit is not None and len(listed) >= limit:
                 break
             try:
-                there = await self._with_log(thread_id, lambda log: log.last_seq > 0, False)
+                is_listed = await self._with_log(thread_id, lambda log: log.last_seq > 0, False)
             except UnsupportedFormatError:
                 raise
             except CorruptCheckpointError:
                 # What never was a log is no thread. But it must not take the place of one in silence.
                 if await self._is_foreign(thread_id):
                     raise
-                there = True
-            if there:
-                found.append(thread_id)
-        return found
+                is_listed = True
+            if is_listed:
+                listed.append(thread_id)
+        return listed
 
     async def unlisted(self, prefix: str, after: str, limit: int) -> list[str]:
-        found: list[str] = []
+        unlisted: list[str] = []
         ids = await self._workers[0].run(lambda folder: folder.thread_ids([]))
         for thread_id in ids:
-            if len(found) < limit and thread_id.startswith(prefix) and thread_id > after:
+            if len(unlisted) < limit and thread_id.startswith(prefix) and thread_id > after:
                 try:
-                    there = await self._with_log(thread_id, lambda log: log.last_seq > 0, False)
+                    is_listed = await self._with_log(thread_id, lambda log: log.last_seq > 0, False)
                 except UnsupportedFormatError:
                     raise
                 except CorruptCheckpointError:
                     continue  # `threads` names it, or raises
-                found += [] if there else [thread_id]
-        return found
+                unlisted += [] if is_listed else [thread_id]
+        return unlisted
 
     async def delete(self, thread_id: str, namespace: str | None = None, seqs: Mapping[int, str] | None = None) -> int:
         def work(folder: LogFolder) -> int:
@@ -229,9 +229,11 @@ class FileEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies, 
     async def _each(
         self, work: Callable[[LogFile], list[T]], prefix: str, until: Callable[[], bool] = lambda: False
     ) -> list[T]:
-        """Ask every thread whose id starts with the prefix, until something is so. Damaged ones are left out, with a
-        warning."""
-        found: list[T] = []
+        """Do some work on every thread of a prefix, until `until` says so.
+
+        Damaged threads are left out, with a warning.
+        """
+        results: list[T] = []
         damaged: list[CorruptCheckpointError] = []
         thread_ids = await self._workers[0].run(lambda folder: folder.thread_ids(damaged))
         if prefix:
@@ -242,17 +244,17 @@ class FileEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies, 
             if until():
                 break
             try:
-                found += await self._with_log(thread_id, work, [])
+                results += await self._with_log(thread_id, work, [])
             except UnsupportedFormatError:
                 raise
             except CorruptCheckpointError as error:
                 if not await self._is_foreign(thread_id):
                     damaged.append(error)
         warn_of_damage(damaged)
-        return found
+        return results
 
     async def _is_foreign(self, thread_id: str) -> bool:
-        """Whether the file in the place of a log never was one: it must not stop those who ask for others."""
+        """Tell whether the file in the place of a log never was one. It must not stop lists of other threads."""
         return await self._on(thread_id, lambda folder: folder.is_foreign(thread_id))
 
     async def recent(self, limit: int, prefix: str = "") -> list[Entry]:
@@ -262,7 +264,7 @@ class FileEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies, 
         return newest(await self._each(work, prefix), limit)
 
     async def newest_threads(self, limit: int, before: str | None = None, prefix: str = "") -> NewestThreads:
-        """Looks at the end of every log of the prefix: no file says which threads are the newest."""
+        """List threads by the ends of all logs of the prefix: no file says which threads are the newest."""
 
         def work(log: LogFile) -> list[Entry]:
             return [seal.entry(log.thread_id) for seal in islice(log.checkpoints(), 1)]
@@ -287,8 +289,8 @@ class FileEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies, 
             stopped = deadline.has_passed
             return stopped
 
-        found = await self._each(lambda log: list(table_hits(log.table(), terms)), prefix, is_over)
-        return Hits(best_hits(found, limit), complete=not stopped)
+        hits = await self._each(lambda log: list(table_hits(log.table(), terms)), prefix, is_over)
+        return Hits(best_hits(hits, limit), complete=not stopped)
 
     async def put_writes(
         self,
@@ -325,24 +327,25 @@ class FileEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies, 
         return await self._with_log(thread_id, work, [])
 
     async def outlived(
-        self, kept: Retention, after: str = "", prefix: str = "", limit: int = PAGE
+        self, retention: Retention, after: str = "", prefix: str = "", limit: int = PAGE
     ) -> AsyncGenerator[OutlivedPage]:
         def work(log: LogFile) -> Outlived:
             entries = [seal.entry(log.thread_id) for seal in log.checkpoints()]
-            orphans = orphaned(log.orphans(), kept.orphans_before, log.changed)
-            return outlived_in(log.thread_id, entries, kept, orphans)
+            orphans = orphaned(log.orphans(), retention.orphans_before, log.changed)
+            return outlived_in(log.thread_id, entries, retention, orphans)
 
         unnamed: list[CorruptCheckpointError] = []
         thread_ids = await self._workers[0].run(lambda folder: folder.thread_ids(unnamed))
         thread_ids = [name for name in thread_ids if name.startswith(prefix) and name > after]
         for start in range(0, len(thread_ids), limit):
-            some, found, damaged = thread_ids[start : start + limit], list[Outlived](), list[CorruptCheckpointError]()
+            some = thread_ids[start : start + limit]
+            outlived, damaged = list[Outlived](), list[CorruptCheckpointError]()
             for thread_id in some:
                 try:
-                    found.append(await self._with_log(thread_id, work, Outlived(thread_id)))
+                    outlived.append(await self._with_log(thread_id, work, Outlived(thread_id)))
                 except CorruptCheckpointError as error:
                     damaged.append(error)
-            yield OutlivedPage(some[-1], len(some), [one for one in found if one], damaged)
+            yield OutlivedPage(some[-1], len(some), list(filter(None, outlived)), damaged)
         if unnamed and not prefix:  # nobody knows whether they belong to a prefix
             yield OutlivedPage(thread_ids[-1] if thread_ids else after, 0, damaged=unnamed)
 
@@ -442,9 +445,10 @@ class FileEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies, 
 
 
 def _comes_after_what_follows(commit: Commit, log: LogFile) -> bool:
-    """Whether a commit was sent before, was removed, and brings several runs of a branch that others have continued.
+    """Tell whether a commit brings runs of a branch that others have continued since it was sent and removed before.
 
-    A log has the runs of a branch in their order, but for a run 0 (see `Sought`). So this one has to be written anew.
+    A log has the runs of a branch in their order, except for run 0 (see `Sought`). So such a log has to be written
+    anew.
     """
     if commit.fresh_id:
         return False

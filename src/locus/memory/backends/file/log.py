@@ -1,4 +1,4 @@
-"""The log of one thread: one file, which is read from its end. What is in it: see `schema`."""
+"""The log of one thread: one file, which is read from its end. `schema` describes its content."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ from locus.memory.model.table import Row, ThreadTable
 from locus.memory.runtime.private import BYTES, NO_LINK
 
 _END_BYTES = 1 << 16
-"""How much of the end is read first, in search of the last seal; and of the beginning, in search of the first ones."""
+"""The bytes of the end that are read first, to find the last seal; and of the beginning, to find the first ones."""
 
 _FIRST_BYTES = 1 << 13
-"""More than a first line has."""
+"""More bytes than a first line has."""
 
 _FAR = 64
-"""So many seals from the end, what is looked for may be nearer to the beginning, or not worth the search."""
+"""The number of seals from the end after which an item may be nearer to the beginning, or not worth the search."""
 
 _LITTLE = 1 << 12
-"""A record of so many bytes is read sooner than left out."""
+"""The size of a record that is read sooner than left out."""
 
 _BUFFER_BYTES = 1 << 18
-"""How much is read at once, going backwards."""
+"""The bytes that are read at once, going backwards."""
 
 # A pipe that somebody has put in the place of a log is an error, and nothing to wait for.
 _TO_READ = os.O_RDONLY | BYTES | getattr(os, "O_NONBLOCK", 0)
@@ -47,14 +47,14 @@ _TO_APPEND = os.O_RDWR | BYTES | NO_LINK
 
 
 _UNWRITTEN_BYTES = 512
-"""So many zeros in a row are a sector that was never written: the power failed during a save."""
+"""The number of zeros in a row that are a sector which was never written: the power failed during a save."""
 
 _FIRST_LINE = re.compile(rb'\{"(head"|-?\d+\.)')
-"""How the first line of a record begins."""
+"""The beginning of the first line of a record."""
 
 
 _FORMATS = re.compile(rb',"(locus|min_reader|min_writer)":(\d{1,9})(?=,)')
-"""What the first line says of the format. No id of a thread can say it: quotes in a text are escaped."""
+"""The format in the first line of a log. No id of a thread can contain it: quotes in a text are escaped."""
 
 
 P = ParamSpec("P")
@@ -62,7 +62,10 @@ T = TypeVar("T")
 
 
 def _finds_damage(method: Callable[Concatenate[LogFile, P], T]) -> Callable[Concatenate[LogFile, P], T]:
-    """For what puts together what seals say. A load takes most of them apart without looking at every fact."""
+    """Raise `CorruptCheckpointError` where a function that reads seals meets facts that do not fit each other.
+
+    A load takes most seals apart without looking at every fact.
+    """
 
     @wraps(method)
     def read(self: LogFile, /, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -88,28 +91,28 @@ class LogFile:
         self._format: tuple[int, int | None] = (0, None)
         self._buffer = (0, b"")
         self.changed: datetime | None = None
-        """When the file was last written to."""
+        """The time at which the file was last written to."""
         self._forget()
 
     @property
     def _name(self) -> str:
-        """How an error names the log. The name of the file may be the id of the thread."""
+        """The name of the log in errors. They do not name the file, which may show the id of the thread."""
         return f"the log of {shown_thread(self.thread_id)}"
 
     def _forget(self) -> None:
         self._added: list[Seal] = []
-        """What was added since the log was first read, oldest first."""
+        """The seals that were added since the log was first read, oldest first."""
         self._read: list[Seal] = []
-        """What was read from there backwards, newest first."""
+        """The seals that were read backwards from there, newest first."""
         self._complete = False
         self._ids: dict[tuple[str, str], Seal] = {}
         self._named = 0
-        """How many of those that were read are in `_ids`."""
+        """The number of those seals that are in `_ids`."""
         self._newest_runs: dict[str, int] = {}
         self._first_runs: dict[str, Seal] = {}
-        """Where run 0 of a branch is: most large values, and lists that never change, are far from the end."""
+        """The seal of run 0 by branch: most large values, and lists that never change, are far from the end."""
         self._placed = 0
-        """How many of those that were read are in `_newest_runs`."""
+        """The number of those seals that are in `_newest_runs`."""
         self._has_only_grown: bool | None = None
 
     def _index(self, seal: Seal) -> None:
@@ -124,7 +127,7 @@ class LogFile:
                     self._first_runs[branch] = seal
 
     def _indexed_runs(self) -> Iterator[Mapping[str, int]]:
-        """The newest run of each branch: as far as is known, and then with those of one more seal at each step."""
+        """Yield the newest run of each branch, as far as it is known, and read one more seal at each step."""
         yield self._newest_runs
         for seal in self._older(self._placed):
             self._placed += 1
@@ -138,33 +141,33 @@ class LogFile:
 
     @_finds_damage
     def refresh(self, writing: bool = False) -> bool:
-        """Open the file and find out what is new; False if the file does not exist. `writing`: to append to it."""
+        """Open the file and read what is new; False if the file does not exist. `writing`: to append to it."""
         self.release()
         try:
             self._fd = os.open(self.path, _TO_APPEND if writing else _TO_READ)
         except FileNotFoundError:
             self._forget()
             return False
-        found_now = os.fstat(self._fd)
-        known, inode = self.newest, (found_now.st_dev, found_now.st_ino)
+        status = os.fstat(self._fd)
+        known, inode = self.newest, (status.st_dev, status.st_ino)
         # A log that was written anew is another file, even if its last seal stands where it stood. And another file may
         # have the inode by now; the line of a seal is unique.
         if known is not None and (inode != self._inode or self._pread(known.at, len(known.line)) != known.line):
             self._forget()
             known = None
         self._inode = inode
-        self.changed = datetime.fromtimestamp(found_now.st_mtime, UTC)
+        self.changed = datetime.fromtimestamp(status.st_mtime, UTC)
         if known is None:
             self._check_first_line()
-        newest = self._last_seal(found_now.st_size, known)
+        newest = self._last_seal(status.st_size, known)
         if known is None:
             self._read.append(newest)
             return True
         fresh: list[Seal] = []
-        found: Seal | None = newest
-        while found is not None and found.at > known.at:
-            fresh.append(found)
-            found = self._before(found)
+        older: Seal | None = newest
+        while older is not None and older.at > known.at:
+            fresh.append(older)
+            older = self._before(older)
         for seal in reversed(fresh):
             self._add(seal)
         return True
@@ -176,7 +179,10 @@ class LogFile:
         self._buffer = (0, b"")
 
     def _pread(self, at: int, length: int) -> bytes:
-        """As many bytes as are there. One read may return fewer: it is interrupted, or the length is above 2 GB."""
+        """Read as many bytes as there are.
+
+        A single read may return fewer: it is interrupted, or the length is above 2 GB.
+        """
         os.lseek(self._fd, at, os.SEEK_SET)
         data = os.read(self._fd, length)
         if len(data) == length:
@@ -187,7 +193,7 @@ class LogFile:
         return b"".join(parts)
 
     def _bytes(self, at: int, length: int) -> bytes:
-        """Like `_pread`, but reads what is before it as well, because that is needed next."""
+        """Read bytes as `_pread` does, and those before them as well, because they are needed next."""
         start, data = self._buffer
         low, high = at - start, at - start + length
         if low < 0 or high > len(data):
@@ -198,18 +204,18 @@ class LogFile:
         return data[low:high]
 
     def _check_first_line(self) -> None:
-        """A log begins with a line that names its thread; the line is written in one step with the file name."""
+        """Check the first line, which names the thread. It is written in one step with the file name."""
         if self._thread_in(self._first_bytes()) != self.thread_id:
             raise CorruptCheckpointError(f"{self._name} is the log of another thread")
 
     @classmethod
     def thread_of(cls, path: Path) -> str:
-        """The id of the thread whose log a file is."""
+        """Read the id of the thread whose log a file is."""
         return cls(path, "")._thread_in(cls._beginning_of(path))
 
     @classmethod
     def is_log(cls, path: Path) -> bool:
-        """Whether a file begins as a log does, whatever follows."""
+        """Tell whether a file begins as a log does, whatever follows."""
         return cls._beginning_of(path).startswith(SEAL_START + b'"thread"')
 
     @classmethod
@@ -243,7 +249,7 @@ class LogFile:
         check_format(self._format[0], FORMAT, self._format[1], f"{self._name} has")
 
     def _last_seal(self, size: int, known: Seal | None) -> Seal:
-        """The last complete seal; after it there may be what a killed process left."""
+        """Find the last complete seal. A killed process may have left something after it."""
         if known is not None and known.end == size:
             return known
         window = _END_BYTES
@@ -264,7 +270,7 @@ class LogFile:
             window *= 8
 
     def _check_tail(self, at: int, tail: bytes) -> None:
-        """Whether what follows the last seal is the beginning of a record and its seal, as a killed process leaves it.
+        """Check that the last seal is followed by nothing but the beginning of a record, as a killed process leaves it.
 
         Anything else was written whole, and changed afterwards: cutting that off would undo a save without a word.
         """
@@ -297,7 +303,7 @@ class LogFile:
         return self._parsed(prev, line)
 
     def _beginning(self) -> Iterator[Seal]:
-        """The first seals, oldest first, as far as they are intact: damage is told by whoever reads backwards."""
+        """The first seals, oldest first, as far as they are intact. Reading backwards reports any damage."""
         data, at, prev = self._pread(0, _END_BYTES), 0, None
         while at >= 0:
             end = data.find(b"\n", at) + 1
@@ -328,7 +334,7 @@ class LogFile:
         return at is not None and at <= now
 
     def _older(self, index: int = 0) -> Iterator[Seal]:
-        """Of what was read backwards, from this one on, reading on only as far as asked."""
+        """Yield the seals that were read backwards, from an index on, reading on only as far as asked."""
         while True:
             if index == len(self._read):
                 before = None if self._complete else self._before(self._read[-1])
@@ -340,7 +346,7 @@ class LogFile:
             index += 1
 
     def newest_first(self) -> Iterator[Seal]:
-        """All seals but the first line's, from the end, reading on only as far as asked."""
+        """Yield all seals but the first line's, from the end, reading on only as far as asked."""
         yield from reversed(self._added)
         for seal in self._older():
             if seal.kind != "thread":
@@ -351,7 +357,7 @@ class LogFile:
 
     @_finds_damage
     def find(self, namespace: str, checkpoint_id: str | None) -> Seal | None:
-        """The seal of a checkpoint; of the latest if no id is given."""
+        """Find the seal of a checkpoint; of the latest if no id is given."""
         if checkpoint_id is None:
             return next(self.checkpoints(namespace), None)
         key = (namespace, checkpoint_id)
@@ -365,7 +371,7 @@ class LogFile:
 
     @_finds_damage
     def has_run(self, branch: str, number: int) -> bool:
-        """Whether a branch has this run, above 0, or a later one: another line may have continued it long ago.
+        """Tell whether a branch has this run, above 0, or a later one, because somebody has continued it.
 
         From the end, the first run of a branch that is seen is the newest one, unless it is run 0 (see `Sought`).
         """
@@ -375,7 +381,7 @@ class LogFile:
         return False
 
     def _only_grew(self) -> bool:
-        """Whether no checkpoint was ever removed: then the first one has the first number, and had the last one."""
+        """Tell whether no checkpoint was ever removed: then the first one has the first number, and was the last."""
         if self._has_only_grown is None:
             first = next((seal.facts for seal in self._beginning() if seal.kind == "checkpoint"), {})
             self._has_only_grown = first.get("seq") == first.get("last_seq") == 1
@@ -383,15 +389,15 @@ class LogFile:
 
     @_finds_damage
     def has_value(self, branch: str) -> bool:
-        """Whether a large value is there, as far as is known, or can be seen from the end.
+        """Tell whether a large value is stored, as far as is known, or can be seen from the end.
 
-        One that comes back after longer is stored again. To look for it in all seals would make the saves of new values
-        slower, the longer the log is.
+        A value that is used again much later is stored again. To look for it in all seals would make the saves of new
+        values slower, the longer the log is.
         """
         return any(branch in runs for runs in islice(self._indexed_runs(), max(1, _FAR - self._placed)))
 
     def _body(self, seal: Seal, crc: int) -> bytes:
-        """A record, after checking its checksum."""
+        """Read a record, and check its checksum."""
         body = self._bytes(seal.record, seal.at - seal.record)
         if crc32(body) != crc:
             raise CorruptCheckpointError(f"{self._name}: the record at byte {seal.record} does not fit its checksum")
@@ -399,7 +405,7 @@ class LogFile:
 
     @_finds_damage
     def texts(self, seal: Seal) -> list[str]:
-        """The texts of a record, after checking its checksum."""
+        """Read the texts of a record, and check its checksum."""
         body = self._body(seal, seal.facts["crc"])
         return [body[at : at + length].decode() for at, length in seal.facts["at"]]
 
@@ -412,7 +418,7 @@ class LogFile:
 
     @_finds_damage
     def stored(self, seal: Seal, wanted: Sequence[Extent], known: Mapping[str, int] | None = None) -> Stored:
-        """A checkpoint with its runs, read from its seal backwards until everything is found.
+        """Read a checkpoint with its runs, from its seal backwards until everything is found.
 
         `known` is the newest run that the reader has of a branch.
         """
@@ -420,31 +426,34 @@ class LogFile:
         at, length = places.at[0]
         head = self._body(seal, places.crc)[at : at + length].decode()
         runs = self._runs(seal, sought(wanted, known or {}))
-        for found in runs.values():
-            found.reverse()
+        for members in runs.values():
+            members.reverse()
         passed = self.find(entry.namespace, None) is not seal
         return Stored(entry, head, encode(seal.facts["manifest"]), runs, passed)
 
     def _runs(self, first: Seal, open_branches: dict[str, list[Sought]]) -> dict[str, list[Run]]:
-        """The runs that are needed, newest first. None of them is behind the seal of the checkpoint that needs them."""
-        found: dict[str, list[Run]] = {}
-        self._take_first_runs(open_branches, found)
+        """Read the runs that are needed, newest first.
+
+        None of them is behind the seal of the checkpoint that needs them.
+        """
+        runs: dict[str, list[Run]] = {}
+        self._take_first_runs(open_branches, runs)
         if not open_branches:
-            return found
+            return runs
         for passed, seal in enumerate(dropwhile(lambda seal: seal is not first, self.newest_first())):
             if passed == _FAR:
                 self._look_for_first_runs(open_branches, seal.at)
-                self._take_first_runs(open_branches, found)
+                self._take_first_runs(open_branches, runs)
             if not open_branches:
                 break
             if seal.kind == "checkpoint":
                 places = seal.places
                 chosen = _chosen(places.runs, open_branches, seal.at - seal.record <= _LITTLE)
                 if chosen:
-                    self._take(seal, places, chosen, found)
-        return found
+                    self._take(seal, places, chosen, runs)
+        return runs
 
-    def _take(self, seal: Seal, places: Places, chosen: Iterable[int], found: dict[str, list[Run]]) -> None:
+    def _take(self, seal: Seal, places: Places, chosen: Iterable[int], taken: dict[str, list[Run]]) -> None:
         runs, texts_at, crc = places
         body = self._body(seal, crc)
         for index in chosen:
@@ -452,33 +461,33 @@ class LogFile:
             run = _run(place, body[at : at + length].decode())
             if not run.number:
                 self._first_runs[run.branch] = seal
-            if place[0] in found:
-                found[place[0]].append(run)
+            if place[0] in taken:
+                taken[place[0]].append(run)
             else:
-                found[place[0]] = [run]
+                taken[place[0]] = [run]
 
     def _look_for_first_runs(self, open_branches: Mapping[str, Sequence[Sought]], before: int) -> None:
-        """Find out where runs 0 are, if nothing else is left to be found: near the beginning, or by their names."""
-        if any(one.run for ones in open_branches.values() for one in ones):
+        """Find the seals of runs 0, if nothing else is left to be found: near the beginning, or by their names."""
+        if any(search.run for searches in open_branches.values() for search in searches):
             return
         for seal in self._beginning():
             if open_branches.keys() <= self._first_runs.keys():
                 return
             self._note_first_runs(seal)
         for branch in open_branches.keys() - self._first_runs.keys():
-            found = self._with_first_run(branch, before)
-            if found is not None:
-                self._first_runs[branch] = found
+            first = self._with_first_run(branch, before)
+            if first is not None:
+                self._first_runs[branch] = first
 
     def _note_first_runs(self, seal: Seal) -> None:
         if seal.kind == "checkpoint":
             self._first_runs.update((place[0], seal) for place in seal.places.runs if place[1] == 0)
 
     def _with_first_run(self, branch: str, end: int) -> Seal | None:
-        """The last seal before a position whose record has run 0 of a branch.
+        """Find the last seal before a position whose record has run 0 of a branch.
 
-        The name of the run is searched for in the bytes, which is many times as fast as to look at each seal. What a
-        user has stored may contain it, too, so the seal has to say that the run is there.
+        The name of the run is searched for in the bytes, which is many times as fast as to look at each seal. The
+        content that a user has stored may contain it, too, so the seal has to say that the run is there.
         """
         name = f"{encode(f'{branch}.0')}:".encode()
         while end > len(name):
@@ -494,7 +503,7 @@ class LogFile:
         return None
 
     def _seal_after(self, at: int) -> Seal | None:
-        """The seal of the record that a position is in."""
+        """Find the seal of the record that a position is in."""
         size = _END_BYTES
         while True:
             data = self._pread(at, size)
@@ -506,20 +515,20 @@ class LogFile:
                 return None
             size *= 8
 
-    def _take_first_runs(self, open_branches: dict[str, list[Sought]], found: dict[str, list[Run]]) -> None:
-        """Take the runs 0 of which is known where they are, if nothing else of the branch is needed."""
+    def _take_first_runs(self, open_branches: dict[str, list[Sought]], runs: dict[str, list[Run]]) -> None:
+        """Read the runs 0 whose seals are known, if nothing else of the branch is needed."""
         for branch in [branch for branch in open_branches if branch in self._first_runs]:
-            if any(one.run for one in open_branches[branch]):
+            if any(search.run for search in open_branches[branch]):
                 continue
             seal = self._first_runs[branch]
             places = seal.places
             index = next(index for index, place in enumerate(places.runs) if place[:2] == [branch, 0])
-            self._take(seal, places, (index,), found)
+            self._take(seal, places, (index,), runs)
             del open_branches[branch]
 
     @_finds_damage
     def table(self) -> ThreadTable:
-        """Everything that the log has."""
+        """Read the whole log."""
         table = ThreadTable(self.thread_id, expires_at=self.expires_at)
         for seal in reversed(list(self.newest_first())):
             self.put(table, seal)
@@ -527,7 +536,7 @@ class LogFile:
 
     @_finds_damage
     def exported(self, after_seq: int, known: Mapping[str, int]) -> Exported:
-        """A page of checkpoints. Seals tell how large records are, and only those records are read that it needs."""
+        """Read a page of checkpoints. Seals tell how large records are, and only the records of the page are read."""
         seals = list(reversed(list(self.newest_first())))
         checkpoints = (seal for seal in seals if seal.kind == "checkpoint" and seal.facts["seq"] > after_seq)
         later = sorted(checkpoints, key=lambda seal: seal.facts["seq"])
@@ -556,7 +565,7 @@ class LogFile:
 
     @_finds_damage
     def put(self, table: ThreadTable, seal: Seal) -> None:
-        """Put what a record has into a table."""
+        """Put the content of a record into a table."""
         if seal.kind == "writes":
             self.put_writes(table, seal)
         else:
@@ -569,7 +578,7 @@ class LogFile:
 
     @contextmanager
     def as_it_is(self) -> Iterator[None]:
-        """Open a log that may be damaged; nothing but its first line has to be as it was."""
+        """A context for a log that may be damaged; nothing but its first line has to be as it was."""
         self.release()
         self._forget()
         self._fd = os.open(self.path, _TO_READ)
@@ -582,8 +591,8 @@ class LogFile:
             self._forget()
 
     def intact(self) -> list[Seal]:
-        """All seals but the first line's that fit their checksums, oldest first, whatever stands between them."""
-        found: list[Seal] = []
+        """List all seals but the first line's that fit their checksums, oldest first, whatever stands between them."""
+        seals: list[Seal] = []
         at = 0
         data = self._pread(0, os.fstat(self._fd).st_size)
         while end := data.find(b"\n", at) + 1:
@@ -591,19 +600,19 @@ class LogFile:
                 with suppress(CorruptCheckpointError):
                     seal = self._parsed(at, data[at:end])
                     if seal.facts["seal"] != "thread":
-                        found.append(seal)
+                        seals.append(seal)
             at = end
-        return found
+        return seals
 
     @_finds_damage
     def orphans(self) -> dict[tuple[str, str], int]:
-        """How many pending writes wait for each checkpoint that is not there; their values are not read."""
-        there = {seal.name for seal in self.checkpoints()}
-        return {place: writes.number for place, writes in self._measured_writes().items() if place not in there}
+        """Count the pending writes of each checkpoint that does not exist; their values are not read."""
+        existing = {seal.name for seal in self.checkpoints()}
+        return {place: writes.number for place, writes in self._measured_writes().items() if place not in existing}
 
     @_finds_damage
     def measured(self) -> Measured | None:
-        """The bytes of everything in the log, as the seals tell them; no record is read."""
+        """Measure the bytes of everything in the log, as the seals tell them; no record is read."""
         checkpoints: list[MeasuredCheckpoint] = []
         runs: dict[RunInfo, int] = {}
         for seal in reversed(list(self.checkpoints())):
@@ -618,17 +627,17 @@ class LogFile:
         return Measured(checkpoints, runs, self._measured_writes()) if checkpoints else None
 
     def _measured_writes(self) -> dict[tuple[str, str], MeasuredWrites]:
-        kept: dict[tuple[str, str], dict[tuple[str, int], int]] = {}
+        sizes_of: dict[tuple[str, str], dict[tuple[str, int], int]] = {}
         for seal in reversed(list(self.newest_first())):
             if seal.kind == "writes":
                 *place, task = seal.task
-                writes = kept.setdefault((place[0], place[1]), {})
+                writes = sizes_of.setdefault((place[0], place[1]), {})
                 if not seal.facts.get("keep_numbered", False):
                     for key in [key for key in writes if key[0] == task and key[1] >= 0]:
                         del writes[key]
                 for fact, (_, length) in zip(seal.facts["writes"], seal.facts["at"], strict=True):
                     writes[task, fact[2]] = length
-        return {place: MeasuredWrites(len(sizes), sum(sizes.values())) for place, sizes in kept.items() if sizes}
+        return {place: MeasuredWrites(len(sizes), sum(sizes.values())) for place, sizes in sizes_of.items() if sizes}
 
     @_finds_damage
     def put_writes(self, table: ThreadTable, seal: Seal) -> None:
@@ -636,7 +645,7 @@ class LogFile:
         table.put_writes(seal.task, self.writes(seal), seal.facts.get("keep_numbered", False))
 
     def append(self, record: Record, pretty: bool) -> None:
-        """Add a record durably, after cutting off what a killed process left."""
+        """Add a record durably, after cutting off the remains of a killed process."""
         newest = self.newest
         assert newest is not None, "a log begins with the line that names its thread"
         end = newest.end
@@ -654,43 +663,43 @@ def _run(place: Sequence[Any], items: str) -> Run:
 
 
 def _ends_with_seal(line: bytes) -> bool:
-    """Whether a line goes on, where it should have ended, with a seal that fits its checksum."""
+    """Tell whether a line that should have ended goes on with a seal that fits its checksum."""
     text, key, checksum = line.rpartition(CHECKSUM_KEY)
     at = text.rfind(SEAL_START)
     return bool(key) and at >= 0 and checksum == f"{crc32(text[at:])}}}".encode()
 
 
 def _chosen(runs: Sequence[Sequence[Any]], open_branches: dict[str, list[Sought]], is_little: bool) -> list[int]:
-    """Which runs of a record are to be read, newest first: if some are needed, with them those that newer ones hide.
+    """Choose the runs of a record that are to be read, newest first: those that are needed, with those that they hide.
 
-    A little record is read for these alone. Where runs are left out, whoever puts the others together has to prove that
-    they belong together, which costs more than to read a little.
+    A little record is read even if it has only hidden runs. If runs are left out, the reader has to prove that the
+    others belong together, which costs more than to read a little.
     """
     chosen: list[int] = []
     is_read = is_little
     for index in range(len(runs) - 1, -1, -1):
         place = runs[index]
-        ones = open_branches.get(place[0])
-        if ones is None:
+        searches = open_branches.get(place[0])
+        if searches is None:
             continue
         use = USELESS
-        for one in ones:
-            met = one.meets(place[1], place[2])
+        for search in searches:
+            met = search.meets(place[1], place[2])
             if met > use:
                 use = met
         if use:
             chosen.append(index)
             if use == NEEDED:
                 is_read = True
-        if not ones[0].is_open or len(ones) > 1:
-            ones[:] = [one for one in ones if one.is_open]
-            if not ones:
+        if not searches[0].is_open or len(searches) > 1:
+            searches[:] = [search for search in searches if search.is_open]
+            if not searches:
                 del open_branches[place[0]]
     return chosen if is_read else []
 
 
 class CommitView:
-    """A log as `decide` sees it."""
+    """A log as a `commit_rules.View`."""
 
     def __init__(self, log: LogFile) -> None:
         self._log = log

@@ -1,4 +1,4 @@
-"""Which runs of a log have to be read for an extent: seals say where runs begin, so most texts are left alone."""
+"""Chooses the runs of a log that an extent needs. Seals say where runs begin, so most texts are not read."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from math import inf
 from locus.memory.model.records import Extent
 
 USELESS, HIDDEN, NEEDED = range(3)
-"""What a run is for an extent: too new or known to the reader, hidden by newer ones, or shown or named."""
+"""The use of a run for an extent: none (too new, or known to the reader), hidden by newer runs, or shown or named."""
 
 
 class Sought:
-    """An extent, while its runs are looked for from the end of a log backwards.
+    """The search for the runs of an extent, from the end of a log backwards.
 
     A log has the runs of a branch in their order, with one exception: if a save is sent again after its checkpoint was
     removed, its run 0 comes after those that continue it. So run 0 hides nothing, and it ends the search only if none
@@ -29,13 +29,13 @@ class Sought:
         self.is_open = self._known < extent.run
         self._lacks_first = self._known < 0
         self._left = extent.run - max(self._known, 0)
-        """How many runs above 0 may not have been met yet."""
+        """The number of runs above 0 that may not have been met yet."""
         self._lowest = extent.run + 1
         self._begins: float = inf
-        """From where on newer runs hide older ones."""
+        """The position from which on newer runs hide older ones."""
 
     def meets(self, number: int, start: int) -> int:
-        """What a run of the branch, the next one backwards, is for this extent."""
+        """Take the next run of the branch backwards, and return its use for this extent."""
         if number > self.run:
             return USELESS
         if number <= self._known:
@@ -58,10 +58,10 @@ class Sought:
 
 
 def sought(extents: Iterable[Extent], known: Mapping[str, int]) -> dict[str, list[Sought]]:
-    """What has to be looked for, by branch; `known` is the newest run that the reader has of a branch."""
-    found: dict[str, list[Sought]] = {}
+    """Begin the searches for extents, by branch; `known` is the newest run that the reader has of a branch."""
+    searches: dict[str, list[Sought]] = {}
     for extent in extents:
-        one = Sought(extent, known.get(extent.branch, -1))
-        if one.is_open:
-            found.setdefault(extent.branch, []).append(one)
-    return found
+        search = Sought(extent, known.get(extent.branch, -1))
+        if search.is_open:
+            searches.setdefault(extent.branch, []).append(search)
+    return searches

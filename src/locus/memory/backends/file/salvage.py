@@ -1,4 +1,4 @@
-"""Keeps what is left of a damaged log, for `locus doctor --repair`.
+"""Keeps the intact part of a damaged log, for `locus doctor --repair`.
 
 A record and its seal say by themselves whether they are intact, wherever they stand. So everything that is intact is
 taken over into a new log, and not only what precedes the damage. The damaged one is put aside first and never removed.
@@ -23,21 +23,21 @@ from locus.memory.model.table import Row, ThreadTable
 from locus.memory.runtime.private import create_file, keep_rights
 
 ASIDE = ".damaged"
-"""What the name of a damaged log ends with that was put aside."""
+"""The ending of the name of a damaged log that was put aside."""
 
 Content = Callable[[Stored], object | None]
 
 
 def salvage(folder: LogFolder, thread_id: str, content: Content, *, apply: bool) -> Salvage | None:
-    """What can be kept of a log. None if it is left alone: another thread's, or nothing in it can be read."""
+    """Find what can be kept of a log. None if it is left alone: another thread's, or nothing in it can be read."""
     if not apply:
         return _salvaged(folder, thread_id, content)[0]
     with folder.exclusive(thread_id):
-        found, table = _salvaged(folder, thread_id, content)
-        if found is not None:
+        salvaged, table = _salvaged(folder, thread_id, content)
+        if salvaged is not None:
             put_aside(folder.path(thread_id))
             folder.write(table)
-        return found
+        return salvaged
 
 
 def _salvaged(folder: LogFolder, thread_id: str, content: Content) -> tuple[Salvage | None, ThreadTable]:
@@ -63,7 +63,7 @@ def _salvaged(folder: LogFolder, thread_id: str, content: Content) -> tuple[Salv
 
 
 def _table(log: LogFile, seals: list[Seal], content: Content) -> tuple[ThreadTable, list[tuple[str, str]]]:
-    """The thread without what cannot be put together, and the checkpoints that are lost."""
+    """Read the thread without the checkpoints that cannot be put together, and list these."""
     table = ThreadTable(log.thread_id)
     doomed: dict[int, tuple[str, str]] = {}
     for seal in seals:
@@ -80,9 +80,9 @@ def _table(log: LogFile, seals: list[Seal], content: Content) -> tuple[ThreadTab
             else:
                 # What the task wrote before was replaced by what is damaged now, and must not come back.
                 namespace, checkpoint_id, task_id = seal.task
-                kept = table.writes.get((namespace, checkpoint_id), {})
-                for key in [key for key in kept if key[0] == task_id]:
-                    del kept[key]
+                pending = table.writes.get((namespace, checkpoint_id), {})
+                for key in [key for key in pending if key[0] == task_id]:
+                    del pending[key]
         table.last_seq = max(table.last_seq, seal.facts["last_seq"])
         table.expires_at = _time(seal.facts["expires_at"])
     for seq, row in table.rows.items():
@@ -95,18 +95,18 @@ def _table(log: LogFile, seals: list[Seal], content: Content) -> tuple[ThreadTab
 def _readable(
     folder: LogFolder, thread_id: str, seals: list[Seal], content: Content
 ) -> Iterator[tuple[tuple[str, str], object]]:
-    """What a load finds in the log as it is now."""
+    """Read the checkpoints that a load can read from the log as it is now."""
     for name in (seal.name for seal in seals if seal.kind == "checkpoint"):
         try:
             with folder.log(thread_id) as log:
                 seal = None if log is None else log.find(*name)
                 if log is None or seal is None:
                     continue
-                found = content(log.stored(seal, wanted(encode(seal.facts["manifest"]))))
+                readable = content(log.stored(seal, wanted(encode(seal.facts["manifest"]))))
         except CorruptCheckpointError:
             continue
-        if found is not None:
-            yield name, found
+        if readable is not None:
+            yield name, readable
 
 
 def _first_line(path: Path) -> int:

@@ -51,12 +51,12 @@ SUFFIX = ".jsonl"
 
 _SAFE_ID = re.compile(r"[a-z0-9][a-z0-9_-]{0,79}")
 DIGEST_NAME = re.compile(r"[a-z0-9-]{0,32}~[0-9a-f]{32}\.jsonl")
-"""What `file_name` makes of an id that would not be a safe name."""
+"""The name of a log whose thread's id is no safe name (see `file_name`)."""
 _RESERVED_NAME = re.compile(r"(con|prn|aux|nul|com[0-9]|lpt[0-9])")
 
 
 def file_name(thread_id: str) -> str:
-    """The id itself where every file system can tell it from others; else its readable part and its digest.
+    """The name of a thread's log: its id, if every file system can tell it from others; else readable part and digest.
 
     Only the second kind contains a tilde, so no id can take the name of another.
     """
@@ -73,20 +73,20 @@ KINDS = frozenset({"thread", "checkpoint", "writes"})
 
 
 class Places(NamedTuple):
-    """What the seal of a checkpoint says of its runs: the facts that a load needs of most seals."""
+    """The facts about its runs in the seal of a checkpoint. A load needs these of most seals."""
 
     runs: list[list[Any]]
-    """Of each run the branch, number, start, length and maybe the digest of what precedes it."""
+    """The branch, number, start, length of each run, and the digest of the items that precede it, if it has one."""
     at: list[list[int]]
-    """Where in the record the texts are, and how long: of the head, and of each run."""
+    """The position and the length of each text in the record: of the head, and of each run."""
     crc: int
 
 
 class Seal:
-    """The line that closes a record: where it is in the file, and what it says.
+    """The line that closes a record: its position in the file, and the facts that it states.
 
-    A load looks at thousands. So a line is read whole only if somebody asks for its `facts`; what is looked for in most
-    is taken out of it. A line that is not laid out as here, because another version wrote it, is always read whole.
+    A load looks at thousands. So a line is parsed whole only if somebody asks for its `facts`; a few facts are taken
+    out of it otherwise. A line with another layout, because another version wrote it, is always parsed whole.
     """
 
     __slots__ = ("_facts", "_named", "at", "kind", "line", "prev", "record")
@@ -95,12 +95,12 @@ class Seal:
         self.at = at
         self.line = line
         self._facts: dict[str, Any] | None = None
-        found = _BEGINNING.match(line)
+        beginning = _BEGINNING.match(line)
         size: Any
         prev: Any
-        if found is not None:
-            self._named = found.end()
-            kind, size, prev = found.groups()
+        if beginning is not None:
+            self._named = beginning.end()
+            kind, size, prev = beginning.groups()
             self.kind = kind.decode()
             size, prev = int(size), None if prev is None else int(prev)
         else:
@@ -111,7 +111,7 @@ class Seal:
         if not isinstance(size, int) or not 0 <= size <= at:
             raise CorruptCheckpointError(f"the seal at byte {at} has a record that does not fit before it")
         self.record = at - size
-        """Where the record begins."""
+        """The position at which the record begins."""
         # Always nearer to the beginning, so that whoever reads backwards comes to an end.
         if prev is not None and (not isinstance(prev, int) or not 0 <= prev < self.record):
             raise CorruptCheckpointError(f"the seal at byte {at} follows one that is not before it")
@@ -119,15 +119,18 @@ class Seal:
 
     @property
     def facts(self) -> dict[str, Any]:
-        """What the seal says, each fact of the type that it has to be. The rest of a log may rely on that: a seal that
-        fits its checksum was written by somebody, but not necessarily by Locus."""
+        """The facts that the seal states, each of the type that it has to be.
+
+        The rest of a log may rely on that: a seal that fits its checksum was written by somebody, but not necessarily
+        by Locus.
+        """
         if self._facts is None:
             try:
-                found = parse(self.line)
-                _check_facts(found)
+                facts = parse(self.line)
+                _check_facts(facts)
             except (KeyError, TypeError, ValueError, OverflowError) as error:
                 raise _unreadable(self.at, error) from None
-            self._facts = found
+            self._facts = facts
         return self._facts
 
     @property
@@ -137,11 +140,11 @@ class Seal:
     @property
     def name(self) -> tuple[str, str]:
         """The namespace and the id of a checkpoint."""
-        found = _NAME.match(self.line, self._named) if self._facts is None else None
-        if found is None:
+        match = _NAME.match(self.line, self._named) if self._facts is None else None
+        if match is None:
             return self.facts["namespace"], self.facts["checkpoint_id"]
         try:
-            return found[2].decode(), found[1].decode()
+            return match[2].decode(), match[1].decode()
         except UnicodeDecodeError as error:
             raise _unreadable(self.at, error) from None
 
@@ -152,8 +155,8 @@ class Seal:
         at = self.line.rfind(_RUNS_KEY) if self._facts is None else -1
         if at >= 0:
             try:
-                found = parse(b"{" + self.line[at + 1 :])
-                return Places(found["runs"], found["at"], found["crc"])
+                facts = parse(b"{" + self.line[at + 1 :])
+                return Places(facts["runs"], facts["at"], facts["crc"])
             except (KeyError, ValueError):
                 pass
         return Places(self.facts["runs"], self.facts["at"], self.facts["crc"])
@@ -177,7 +180,7 @@ _CHECKPOINT_TEXTS = ("namespace", "checkpoint_id", "rev", "created_at")
 
 
 def _check_facts(facts: Any) -> None:
-    """Raise KeyError, TypeError or ValueError if a fact is missing, or is not what it has to be."""
+    """Raise KeyError, TypeError or ValueError if a fact is missing, or is not of its type."""
     kind, last_seq, expires_at = facts["seal"], facts["last_seq"], facts["expires_at"]
     _must(type(last_seq) is int)
     if expires_at is not None:
@@ -209,12 +212,12 @@ def _must(holds: bool) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """What a save adds to a log: texts, and what the seal says of them."""
+    """A save as it is added to a log: texts, and facts for the seal."""
 
     kind: str
     facts: dict[str, Any]
     parts: tuple[tuple[str, str], ...] = ()
-    """(name, JSON text) of what the record holds; the seal says where each text is, under `at`."""
+    """The name and the JSON text of each part of the record. The seal has their positions under `at`."""
 
     def sealed(self, prev: int | None, pretty: bool) -> bytes:
         """The bytes of the record and its seal; `prev` is the position of the seal before it."""
@@ -276,7 +279,7 @@ def writes_record(
 
 
 def records_of(table: ThreadTable) -> Iterator[Record]:
-    """A whole thread as the records of a log."""
+    """Write a whole thread as the records of a log."""
     facts = {
         "locus": FORMAT,
         "thread_id": table.thread_id,
@@ -296,8 +299,8 @@ def records_of(table: ThreadTable) -> Iterator[Record]:
             written[extent.branch] = last
         yield checkpoint_record(row, shown, table.last_seq, table.expires_at)
     tasks: dict[tuple[str, str, str], list[Write]] = {}
-    for (namespace, checkpoint_id), kept in table.writes.items():
-        for (task_id, _), write in kept.items():
+    for (namespace, checkpoint_id), pending in table.writes.items():
+        for (task_id, _), write in pending.items():
             tasks.setdefault((namespace, checkpoint_id, task_id), []).append(write)
     for task, task_writes in tasks.items():
         yield writes_record(task, task_writes, table.last_seq, table.expires_at)

@@ -1,4 +1,4 @@
-"""`HTTPCheckpointer`, its store, and what `http://` and `https://` URLs open."""
+"""`HTTPCheckpointer`, its store, and the factories that `http://` and `https://` URLs call."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from locus.memory.store import CheckpointStore, Saved, check_measuring
 
 
 class HTTPStore(CheckpointStore):
-    """A `CheckpointStore` over a server, which it asks what it can do before it plans a save."""
+    """A `CheckpointStore` over a server. It asks the server what it can do before it plans a save."""
 
     engine: HTTPEngine
 
@@ -51,7 +51,7 @@ class HTTPStore(CheckpointStore):
         dry_run: bool,
         progress: Callable[[VacuumProgress], None] | None = None,
     ) -> int:
-        """Let the server do it: from here, every thread would take a request or two."""
+        """Let the server do the vacuum: from here, every thread would take a request or two."""
         check_vacuum(older_than_days, keep_last)
         cutoff = None if older_than_days is None else days_before(datetime.now(UTC), older_than_days)
         done = VacuumProgress()
@@ -72,13 +72,13 @@ class HTTPStore(CheckpointStore):
         deleting: Collection[str] = (),
         namespace: str = DEFAULT_NAMESPACE,
     ) -> ThreadSizes | None:
-        """Let the server measure, if it can; else everything is read."""
+        """Let the server measure the thread, if it can; else everything is read."""
         check_measuring(thread_id, older_than_days, keep_last, deleting, namespace)
         async with self.using():
-            found = await self.engine.sizes(thread_id, older_than_days, keep_last, deleting, namespace)
-        if isinstance(found, NotMeasured):
+            sizes = await self.engine.sizes(thread_id, older_than_days, keep_last, deleting, namespace)
+        if isinstance(sizes, NotMeasured):
             return await super().sizes(thread_id, older_than_days, keep_last, deleting, namespace)
-        return found
+        return sizes
 
 
 class HTTPCheckpointer(Checkpointer):
@@ -116,11 +116,11 @@ class HTTPCheckpointer(Checkpointer):
 
     @property
     def base_url(self) -> str:
-        """Where the server is: without credentials, and without a slash at the end."""
+        """The URL of the server, without credentials and without a slash at the end."""
         return self._client.config.address
 
     async def health_check(self) -> bool:
-        """Whether the server answers and says that it is healthy. Credentials are not tried."""
+        """Tell whether the server answers and says that it is healthy. Credentials are not tried."""
         try:
             response = await self._client.request("GET", "/health", retry=True)
         except BackendUnavailableError:

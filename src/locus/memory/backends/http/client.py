@@ -46,7 +46,7 @@ _TRIES = 3
 _BETWEEN_TRIES = Backoff(0.05, 0.3, factor=6.0, random_part=0.0)
 
 COMPRESS_FROM = 8_192
-"""Bytes from which on a body is worth compressing."""
+"""The size of a body, in bytes, from which on it is compressed."""
 
 _RETRY_STATUSES = frozenset({502, 503, 504})
 _JSON = (b"Content-Type", b"application/json")
@@ -99,12 +99,14 @@ class HTTPClient:
         raise AssertionError("the last try returns or raises")
 
     def _lost(self, error: Exception, request: Request) -> HTTPUnavailableError:
-        said = type(error).__name__
+        problem = type(error).__name__
         if isinstance(error, httpx.TimeoutException):
-            said = "it did not answer in time"
+            problem = "it did not answer in time"
         elif "CERTIFICATE_VERIFY_FAILED" in str(error):
-            said = "its certificate was not accepted; SSL_CERT_FILE names the file of its authority"
-        lost = HTTPUnavailableError(f"{self.config.address} could not be reached, or the connection was lost: {said}")
+            problem = "its certificate was not accepted; SSL_CERT_FILE names the file of its authority"
+        lost = HTTPUnavailableError(
+            f"{self.config.address} could not be reached, or the connection was lost: {problem}"
+        )
         lost.request = request.for_error()
         return lost
 
@@ -114,7 +116,7 @@ class HTTPClient:
 
 
 MAX_CONNECTIONS = 100
-"""How many requests an event loop sends at once; the others wait."""
+"""The number of requests that an event loop sends at once; the others wait."""
 
 MAX_ANSWER = 1024 * 1024 * 1024
 """The largest answer in bytes, before and after it is unpacked."""
@@ -122,10 +124,10 @@ MAX_ANSWER = 1024 * 1024 * 1024
 _GZIP = 31
 """The `wbits` of zlib for a gzip header and the largest window."""
 _MOST_MEMBERS = 16
-"""How many gzips one after the other are an answer. Each is a copy of those behind it."""
+"""The number of gzip members that an answer may consist of. Unpacking one copies those behind it."""
 
 IDLE_SECONDS = 20.0
-"""How long an unused connection is kept. `locus serve` keeps it longer, so it never closes one that is in use."""
+"""The seconds that an unused connection is kept. `locus serve` keeps it longer, so it never closes one in use."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,7 +250,7 @@ class ConnectionPool:
         self._closed = False
 
     async def close(self) -> None:
-        """Close what is idle now, and what is in use when it is given back."""
+        """Close idle connections now, and the others when they are returned."""
         self._closed = True
         with contextlib.suppress(httpcore.NetworkError, httpx.HTTPError, OSError, RuntimeError):
             while self._idle:
@@ -303,19 +305,19 @@ def tls() -> ssl.SSLContext:
 
 
 def _proxy_for(url: httpx.URL) -> bool:
-    """Whether the environment names a proxy for this server."""
+    """Tell whether the environment names a proxy for this server."""
     proxies = getproxies()
     return bool(proxies.get(url.scheme) or proxies.get("all")) and not proxy_bypass(url.host)
 
 
 def _as_httpx(error: Exception) -> httpx.HTTPError:
-    """The error of httpx for one of httpcore: they have the same names."""
+    """Make an error of httpx from one of httpcore: they have the same names."""
     kind: type[httpx.HTTPError] = getattr(httpx, type(error).__name__, httpx.NetworkError)
     return kind(str(error))
 
 
 async def _bounded(pieces: AsyncIterable[bytes], request: Request) -> bytes:
-    """All pieces together, which are no more than `MAX_ANSWER` bytes."""
+    """Join pieces, and refuse more than `MAX_ANSWER` bytes."""
     content: list[bytes] = []
     left = MAX_ANSWER
     async for piece in pieces:
@@ -327,21 +329,21 @@ async def _bounded(pieces: AsyncIterable[bytes], request: Request) -> bytes:
 
 
 def _unpacked(headers: dict[str, str], content: bytes, request: Request) -> bytes:
-    """A few bytes of gzip can stand for very many."""
+    """Unpack gzip, and refuse more than `MAX_ANSWER` bytes: a few bytes can stand for very many."""
     if not content or headers.get("content-encoding", "identity").lower() != "gzip":
         return content
-    found, rest = bytearray(), content
+    unpacked, rest = bytearray(), content
     for _ in range(_MOST_MEMBERS):
         member = zlib.decompressobj(_GZIP)
         try:
-            found += member.decompress(rest, MAX_ANSWER + 1 - len(found))
+            unpacked += member.decompress(rest, MAX_ANSWER + 1 - len(unpacked))
         except zlib.error as error:
             raise httpx.RemoteProtocolError("the answer is no whole gzip") from error
-        if len(found) > MAX_ANSWER:
+        if len(unpacked) > MAX_ANSWER:
             raise _too_much(request)
         rest = member.unused_data.lstrip(b"\0")
         if member.eof and not rest:
-            return bytes(found)
+            return bytes(unpacked)
     raise httpx.RemoteProtocolError("the answer is no whole gzip")
 
 
@@ -359,7 +361,7 @@ _BUSY = frozenset({408, 425, 429})
 
 
 class HTTPUnavailableError(BackendUnavailableError, httpx.HTTPError):
-    """The server could not be reached, did not response, or could not do its work."""
+    """The server could not be reached, did not respond, or could not do its work."""
 
 
 class HTTPAuthenticationError(CheckpointError, httpx.HTTPError):
@@ -377,12 +379,12 @@ _TWINS: dict[str, Any] = {
 
 
 def is_from_locus_server(response: Response) -> bool:
-    """Whether a Locus server sent the response, and not something on the way to it."""
+    """Tell whether a Locus server sent the response, and not something on the way to it."""
     return PROTOCOL_HEADER.lower() in response.headers
 
 
 def says_not_found(response: Response) -> bool:
-    """Whether a Locus server says that something does not exist. A 404 of anything else does not mean that."""
+    """Tell whether a Locus server says that something does not exist. A 404 of anything else does not mean that."""
     return (
         response.status_code == 404
         and is_from_locus_server(response)
@@ -391,7 +393,7 @@ def says_not_found(response: Response) -> bool:
 
 
 def problem_details(response: Response) -> dict[str, Any]:
-    """The problem details in a response, if it has any."""
+    """Read the problem details in a response, if it has any."""
     try:
         found = json.loads(response.content)
     except ValueError:
@@ -400,19 +402,19 @@ def problem_details(response: Response) -> dict[str, Any]:
 
 
 def is_too_large(error: HTTPRefusedError) -> bool:
-    """Whether the server refused because of a size: of the request, or of the answer."""
+    """Tell whether the server refused because of a size: of the request, or of the answer."""
     return isinstance(error.__cause__, httpx.HTTPStatusError) and error.__cause__.response.status_code == 413
 
 
 def raise_error(response: Response) -> NoReturn:
     """Raise the error for a response that is no success."""
-    found = problem_details(response)
-    code = found.get("code") if is_from_locus_server(response) else None
-    detail = str(found.get("detail") or response.reason or "no reason was given")[:_MAX_DETAIL]
+    details = problem_details(response)
+    code = details.get("code") if is_from_locus_server(response) else None
+    detail = str(details.get("detail") or response.reason or "no reason was given")[:_MAX_DETAIL]
     text = f"the server answered {response.status_code}: {detail}"
     request = response.request.for_error()
     cause = httpx.HTTPStatusError(text, request=request, response=httpx.Response(response.status_code, request=request))
-    error = _error(response, code, detail, text, found)
+    error = _error(response, code, detail, text, details)
     error.request = request
     if isinstance(error, BackendUnavailableError):
         error.code = code[:_MAX_CODE] if isinstance(code, str) else None
@@ -421,19 +423,19 @@ def raise_error(response: Response) -> NoReturn:
 
 
 def _seconds(retry_after: str) -> float | None:
-    """What a server says about the time to wait. A date, which Locus does not send, is left out."""
+    """Read the time that a server asks a client to wait. A date, which Locus does not send, is ignored."""
     return float(retry_after) if re.fullmatch(r"\d{1,9}", retry_after, re.ASCII) else None
 
 
-def _error(response: Response, code: Any, detail: str, text: str, found: dict[str, Any]) -> Any:
+def _error(response: Response, code: Any, detail: str, text: str, details: dict[str, Any]) -> Any:
     status = response.status_code
     if code in (UNAUTHENTICATED, FORBIDDEN) or (code is None and status in (401, 403, 407)):
         return HTTPAuthenticationError(f"{text}; check `auth`, `token` or `headers`")
     if isinstance(code, str) and code in _TWINS:
         if issubclass(ERRORS[code], ConflictError):
-            return _TWINS[code](detail, expected=found.get("expected"), latest=found.get("latest"))
+            return _TWINS[code](detail, expected=details.get("expected"), latest=details.get("latest"))
         if issubclass(ERRORS[code], SerializationError):
-            return _TWINS[code](detail, str(found.get("path", "")))
+            return _TWINS[code](detail, str(details.get("path", "")))
         return _TWINS[code](detail)
     if status >= 500 or status in _BUSY or (code is None and status == 404):
         return HTTPUnavailableError(text)

@@ -1,4 +1,4 @@
-"""How to reach a server: its URL, the headers of every request, the timeout."""
+"""The address of a server, the headers of every request, and the timeout."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from locus.memory.runtime.url import is_loopback
 
 @dataclass(frozen=True)
 class HTTPConfig:
-    """Where a server is, and what every request carries."""
+    """A server, and the headers that every request carries."""
 
     address: str
     """The URL, without credentials and without a slash at the end."""
     path: str
     """The path in it, without a slash at the end."""
     local: bool
-    """Whether the server is on this machine, where compressing would only cost time."""
+    """True if the server is on this machine, where compressing would only cost time."""
     headers: tuple[tuple[bytes, bytes], ...] = field(repr=False)
     timeout: float
 
@@ -36,7 +36,7 @@ class HTTPConfig:
         token: str | None,
         timeout: float,
     ) -> HTTPConfig:
-        """From the URL and the options of `HTTPCheckpointer`."""
+        """Make a config from the URL and the options of `HTTPCheckpointer`."""
         checked_seconds(timeout, "timeout")
         url = _checked_url(base_url)
         if auth is None and url.username:

@@ -58,7 +58,7 @@ if TYPE_CHECKING:
 
 
 class NotMeasured(Enum):
-    """Stands for the answer of a server that does not tell what a thread takes."""
+    """The type of an answer that stands for "not measured": older servers do not measure threads."""
 
     NOT_MEASURED = "not measured"
 
@@ -100,7 +100,7 @@ class HTTPEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies, 
         return self._server.keeps_runs if self._server else True
 
     def offers(self, capability: type) -> bool:
-        """Whether the server exports and compares is known after the first request."""
+        """Tell whether the server has a capability. The first request tells whether it exports and compares."""
         if capability is Exports:
             return self._server is not None and self._server.exports
         if capability is Compares:
@@ -111,7 +111,7 @@ class HTTPEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies, 
         await self._connected()
 
     async def _connected(self) -> LocusServer | PlainServer:
-        """The server, in the dialect that it speaks."""
+        """The server, as its dialect, which the first request finds out."""
         server = self._server
         if server is None or (isinstance(server, self._plain_server) and server.became_locus_server):
             server = self._server = await self._discover()
@@ -139,7 +139,7 @@ class HTTPEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies, 
         return self._plain_server(self.client)
 
     async def examine(self) -> list[Finding]:
-        """Only the clock: how its store is set up, the server does not tell."""
+        """Examine the clock. A server does not tell how its store is set up."""
         asked = datetime.now(UTC)
         response = await self.client.request("GET", "/", retry=True)
         theirs = http_time(response.headers.get("date", ""))
@@ -244,7 +244,7 @@ class HTTPEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies, 
     async def vacuum(
         self, cutoff: datetime | None, keep_last: int | None, dry_run: bool
     ) -> AsyncGenerator[VacuumProgress]:
-        """Let the server remove what is old; what each portion of it came to."""
+        """Let the server remove what is old, and yield the progress of each portion."""
         server = await self._connected()
         if not isinstance(server, self._locus_server):
             raise CapabilityError("this server does not support vacuum: it is no `locus serve`")
@@ -260,7 +260,7 @@ class HTTPEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies, 
         deleting: Collection[str],
         namespace: str,
     ) -> ThreadSizes | NotMeasured | None:
-        """What the server says that a thread takes, if it is one that says so."""
+        """Ask the server for the sizes of a thread; `NOT_MEASURED` if it cannot tell."""
         server = await self._connected()
         if not isinstance(server, self._locus_server) or not server.tells_sizes:
             return NOT_MEASURED

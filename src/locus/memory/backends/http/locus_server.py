@@ -64,16 +64,16 @@ from locus.wire.format import (
 T = TypeVar("T")
 
 PAGE = 1_000
-"""How many entries of a long history one request fetches."""
+"""The number of entries of a long history that one request fetches."""
 
 MOST_IDS = 10_000
-"""How many ids of threads one request fetches; servers list no more."""
+"""The number of ids of threads that one request fetches; servers list no more."""
 
 LONGEST_WINDOW = 2_000
-"""In characters: a proxy may refuse a longer URL. Whoever has more and longer names of lists reads all of them."""
+"""The longest window in a URL, in characters: a proxy may refuse a longer URL. A larger one reads whole lists."""
 
 LEAST_SECONDS, MOST_SECONDS = 0.001, 86_400.0
-"""What a request may say about its time; the server has a limit of its own."""
+"""The bounds of the time that a request may ask for; the server has a limit of its own."""
 
 _CHANGES_KEYS = Dialect(exact=False)
 
@@ -114,7 +114,7 @@ class LocusServer:
         headers: Mapping[str, str] | None = None,
         retry: bool = True,
     ) -> Any:
-        """The data in the response; `None` if what was asked for does not exist."""
+        """Send a request, and return the data in the response; None if the resource does not exist."""
         response = await self._client.request(
             method,
             path,
@@ -149,7 +149,7 @@ class LocusServer:
         return await self._stored(thread_id, namespace, checkpoint_id, self._part(part))
 
     def _part(self, part: Part) -> dict[str, str | int]:
-        """How a request names a part; it names none where the server could not read it, and gets all."""
+        """The parameters that name a part; none, for the whole checkpoint, if the server could not read them."""
         if isinstance(part, Range):
             if not self.reads_parts:
                 return {}
@@ -179,11 +179,11 @@ class LocusServer:
     async def history(
         self, thread_id: str, namespace: str | None, limit: int | None, before_seq: int | None
     ) -> list[Entry]:
-        found: list[Entry] = []
+        entries: list[Entry] = []
         query: dict[str, str | int] = {"every_namespace": "true"} if namespace is None else _in(namespace)
         largest = PAGE
-        while limit is None or len(found) < limit:
-            size = query["limit"] = largest if limit is None else min(largest, limit - len(found))
+        while limit is None or len(entries) < limit:
+            size = query["limit"] = largest if limit is None else min(largest, limit - len(entries))
             if before_seq is not None:
                 query["before_seq"] = before_seq
             try:
@@ -194,11 +194,11 @@ class LocusServer:
                 largest = max(1, size // 8)
                 continue
             page = _read(lambda data: [entry_from(entry) for entry in data["checkpoints"]], answer)
-            found += page
+            entries += page
             if len(page) < size:
                 break
             before_seq = page[-1].seq
-        return found
+        return entries
 
     async def namespaces(self, thread_id: str) -> list[str]:
         answer = await self._ask("GET", f"/threads/{segment(thread_id)}/namespaces")
@@ -210,17 +210,17 @@ class LocusServer:
             known = Pattern(pattern.text, pattern.within if self.prefixes else "")
             return list(filter(pattern.matches, await self.threads(known, None)))[:limit]
         query: dict[str, str | int] = {"pattern": pattern.text, **self._within(pattern.within)}
-        found: list[str] = []
+        ids: list[str] = []
         after: str | None = pattern.after
-        while after is not None and (limit is None or len(found) < limit):
+        while after is not None and (limit is None or len(ids) < limit):
             most = MOST_IDS if self._lists_in_pages else "all"
-            query["limit"] = most if limit is None else min(limit - len(found), MOST_IDS)
+            query["limit"] = most if limit is None else min(limit - len(ids), MOST_IDS)
             if after:
                 query["after"] = after
             answer = await self._ask("GET", "/threads", query)
-            found += _read(lambda data: [str(thread_id) for thread_id in data["threads"]], answer)
+            ids += _read(lambda data: [str(thread_id) for thread_id in data["threads"]], answer)
             after = answer.get("next")
-        return found
+        return ids
 
     async def delete(self, thread_id: str, namespace: str | None, seqs: Mapping[int, str] | None) -> int:
         body = {"namespace": namespace, "seqs": None if seqs is None else [*seqs.items()]}
@@ -259,17 +259,19 @@ class LocusServer:
     async def _of_threads(
         self, ask: Callable[[int, str], Awaitable[list[Entry]]], limit: int, prefix: str
     ) -> list[Entry]:
-        """What a list has of threads with a prefix. Of an older server, which knows no prefixes, it is taken out of the
-        list of all threads, and that is asked for until there are enough."""
+        """Fetch a list, and return the items of threads with a prefix.
+
+        An older server, which knows no prefixes, is asked for all threads, and for more items until there are enough.
+        """
         if self.prefixes or not prefix:
             return await ask(limit, prefix)
-        asked = limit
+        most = limit
         while True:
-            found = await ask(asked, "")
-            within = [entry for entry in found if entry.thread_id.startswith(prefix)]
-            if len(within) >= limit or len(found) < asked:
+            items = await ask(most, "")
+            within = [entry for entry in items if entry.thread_id.startswith(prefix)]
+            if len(within) >= limit or len(items) < most:
                 return within[:limit]
-            asked = min(4 * asked, UNLIMITED)
+            most = min(4 * most, UNLIMITED)
 
     async def search(self, terms: Sequence[str], limit: int, prefix: str) -> list[Hit]:
         self._needs(self.capabilities.search, "search")
@@ -278,7 +280,7 @@ class LocusServer:
         return _read(lambda data: [hit_from(hit) for hit in data["hits"]], answer)
 
     async def search_until(self, terms: Sequence[str], limit: int, prefix: str, seconds: float) -> Hits:
-        """The same; the server ends it, and says whether it has looked at everything."""
+        """Search up to a deadline, at which the server ends the search and says whether it has looked at everything."""
         self._needs(self.capabilities.search, "search")
         about = {"terms": terms, "limit": limit, "timeout_seconds": min(max(seconds, LEAST_SECONDS), MOST_SECONDS)}
         answer = await self._ask("POST", "/search", body=encode_trusted(about | self._within(prefix)))
@@ -336,7 +338,7 @@ class LocusServer:
     async def vacuum(
         self, cutoff: datetime | None, keep_last: int | None, dry_run: bool
     ) -> AsyncGenerator[VacuumProgress]:
-        """The server works in portions, so that no response takes long."""
+        """Let the server remove what is old. It works in portions, so that no response takes long."""
         before = None if cutoff is None else cutoff.isoformat()
         body: dict[str, Any] = {"before": before, "keep_last": keep_last, "dry_run": dry_run}
         if self._tells_progress:
@@ -367,7 +369,7 @@ class LocusServer:
         return _read(lambda data: int(data["removed"]), await self._ask("POST", "/vacuum", body=body, retry=False))
 
     def _within(self, prefix: str) -> dict[str, str | int]:
-        """How a request says what the ids of threads start with. A server that ignored it would answer too much."""
+        """The parameter for a prefix of ids; an error if the server does not know it, and would answer too much."""
         if prefix and not self.prefixes:
             raise CapabilityError("this server is too old to limit a query to a prefix of thread ids: update it")
         return {"prefix": prefix} if prefix else {}
@@ -383,7 +385,7 @@ def _entries(data: Any) -> list[Entry]:
 
 
 def _vacuumed(data: Any) -> VacuumProgress:
-    """What a portion of a vacuum came to. Older servers tell only how many checkpoints."""
+    """Read the progress of a portion of a vacuum. Older servers tell only how many checkpoints."""
     others = (int(data.get(name, 0)) for name in ("writes", "damaged"))
     return VacuumProgress(int(data.get("threads", 0)), int(data["removed"]), *others)
 

@@ -52,7 +52,7 @@ _LIST_FIELDS = ("checkpoints", "data", "items")
 
 
 def plain_segment(value: str) -> str:
-    """An id as a segment of a path: everything escaped that could be taken for something else."""
+    """Escape an id for a segment of a path: everything that could be taken for something else."""
     return quote(value, safe="") if value.strip(".") else value.replace(".", "%2E")
 
 
@@ -78,7 +78,7 @@ class PlainServer:
         *,
         retry: bool = True,
     ) -> Response | None:
-        """The response; `None` for 404."""
+        """Send a request, and return the response; None for 404."""
         sent = None if body is None else body.encode()
         response = await self._client.request(method, path, query, sent, retry=retry)
         self.became_locus_server = self.became_locus_server or is_from_locus_server(response)
@@ -122,7 +122,7 @@ class PlainServer:
             raise CapabilityError("this server lets no thread expire: leave out ttl_seconds")
 
     async def _is_kept(self, commit: Commit, state: str) -> bool:
-        """Whether a save that was refused as a duplicate is stored already: then it was sent twice."""
+        """Tell whether a save that was refused as a duplicate is stored already: then it was sent twice."""
         there = await self.read(commit.thread_id, commit.namespace, commit.checkpoint_id)
         return there is not None and canonical(decode(there.head)) == canonical(decode(state))
 
@@ -144,7 +144,7 @@ class PlainServer:
         return Stored(_entry(thread_id, about, wanted), encode(data["state"] if wrapped else data), "[]")
 
     async def entry(self, thread_id: str, namespace: str, checkpoint_id: str | None) -> Entry | None:
-        """The entry with its number, which takes the whole list to find out."""
+        """Read an entry with its number, for which the whole list is needed."""
         if namespace != DEFAULT_NAMESPACE:
             return None
         listed = await self._listed(thread_id, NO_LIMIT)
@@ -182,7 +182,7 @@ class PlainServer:
         return [_entry(thread_id, item if isinstance(item, dict) else {"checkpoint_id": item}) for item in data]
 
     async def delete(self, thread_id: str, namespace: str | None, seqs: Mapping[int, str] | None) -> int:
-        """Delete the oldest first, so that what is left after a failure is the newest."""
+        """Delete the oldest checkpoints first, so that a failure leaves the newest."""
         if namespace not in (None, DEFAULT_NAMESPACE):
             return 0
         if seqs is not None:

@@ -1,7 +1,7 @@
-"""Connections to MySQL with aiomysql, how statements are written, and what MySQL's errors mean.
+"""Connections to MySQL with aiomysql, the text of statements, and the meaning of MySQL's errors.
 
-Several statements go to the server together where that saves round trips. The server runs them in order and stops
-at the first that fails. Values are written into the text of a statement (see `literal`). That is safe because the
+Several statements go to the server together where that saves round trips. The server runs them in order and stops at
+the first that fails. Values are written into the text of a statement (see `literal`). That is safe because the
 character set of every connection is utf8mb4, and because its SQL mode is set here.
 """
 
@@ -36,11 +36,14 @@ Statement = tuple[str, Sequence[Any]]
 """A statement written with `?`, and its values."""
 
 FIRST_PACKET_LIMIT = 1 << 24
-"""How large a statement may be, in bytes, until the server has told its own limit."""
+"""The largest statement, in bytes, until the server has told its own limit."""
 
 
 class Connector:
-    """Opens connections to the server that a configuration names; of several, to the one that takes writes."""
+    """Opens connections to the server that a configuration names.
+
+    If it names several, the one that takes writes is used.
+    """
 
     def __init__(self, config: MySQLConfig) -> None:
         self._config = config
@@ -121,13 +124,13 @@ _ROLLBACK = ("ROLLBACK",)
 
 
 GRACE_SECONDS = 1.0
-"""The server goes on that long, at most, with a query that nobody waits for any more. It does not notice by itself."""
+"""The time, at most, that the server works on a query that nobody waits for any more. It does not notice by itself."""
 LONGEST_QUERY = 2**32 - 1
 """The highest `max_execution_time`, in milliseconds."""
 
 
 class Result(NamedTuple):
-    """What one statement returned."""
+    """The result of one statement."""
 
     rows: list[Row]
     changed: int
@@ -135,17 +138,17 @@ class Result(NamedTuple):
 
 
 class MySQLConnection(Connection):
-    """`raw` is aiomysql's connection. A statement may take `seconds`."""
+    """A connection of aiomysql, `raw`. A statement may take `seconds`."""
 
     def __init__(self, raw: Any, seconds: float) -> None:
         self.raw = raw
         self._seconds = seconds
         self._largest = FIRST_PACKET_LIMIT
         self._waiting: tuple[str, ...] = ()
-        """Statements that go out with the next one."""
+        """Statements that are sent together with the next one."""
 
     async def prepare(self, where: str) -> None:
-        """Check that the server will do, and set up the session that everything else relies on."""
+        """Check that the server fulfils all requirements, and set up the session."""
         check_server(self.raw.get_server_info(), where)
         lock_seconds = max(1, int(self._seconds / 2))
         results = await self.send(
@@ -201,7 +204,7 @@ class MySQLConnection(Connection):
         return results
 
     async def begin(self, writing: bool) -> None:
-        """Sent together with the first statement."""
+        """Begin a transaction, together with the first statement that is sent."""
         self._waiting += _BEGIN[writing]
 
     async def commit(self) -> None:
@@ -211,7 +214,7 @@ class MySQLConnection(Connection):
         await self._end("ROLLBACK")
 
     def roll_back_later(self) -> None:
-        """Roll back, together with whatever is sent next."""
+        """Roll back, together with the next statement that is sent."""
         self._waiting = _ROLLBACK
 
     async def _end(self, statement: str) -> None:
@@ -283,7 +286,7 @@ class Expression:
 
 
 def rendered(statement: str, values: Sequence[Any]) -> str:
-    """The statement with its values in place of the question marks. Statements contain no text from users."""
+    """Write values into a statement in the place of its question marks. The statement itself has no text from users."""
     parts = _parts(statement)
     if len(parts) != len(values) + 1:
         raise ValueError(f"a statement has {len(parts) - 1} marks, and {len(values)} values")
@@ -299,11 +302,10 @@ def _parts(statement: str) -> list[str]:
 
 
 def literal(value: Any) -> str:
-    """A value as it is written in a statement.
+    """Write a value as SQL.
 
-    Inside quotes only a quote and a backslash are special. That holds in utf8mb4, and as long as the SQL mode does
-    not include NO_BACKSLASH_ESCAPES. The driver's own escaping also escapes every double quote, and JSON is full of
-    them.
+    Inside quotes only a quote and a backslash are special. That holds in utf8mb4, and as long as the SQL mode does not
+    include NO_BACKSLASH_ESCAPES. The driver's own escaping also escapes every double quote, and JSON is full of them.
     """
     if isinstance(value, str):
         escaped = value.replace("\\", "\\\\").replace("'", "''")
@@ -389,7 +391,7 @@ def _driver_errors_as_ours() -> Iterator[None]:
 
 
 def code_of(error: BaseException) -> int:
-    """The number of an error; that of a lost connection for an error of the operating system."""
+    """The number of an error. An error of the operating system has that of a lost connection."""
     return error.code if isinstance(error, MySQLError) else CONNECTION_LOST
 
 
@@ -404,19 +406,19 @@ def trouble_of(error: BaseException) -> Trouble:
 
 
 def is_from_server(error: BaseException) -> bool:
-    """Whether the server, or one of several, has sent this error: those from 2000 to 2999 are the driver's own."""
+    """Tell whether the server, or one of several, has sent this error. Those from 2000 to 2999 are the driver's own."""
     if isinstance(error, NoHostError):
         return any(map(is_from_server, error.failures))
     return code_of(error) // 1000 != 2
 
 
 def is_read_only(error: BaseException) -> bool:
-    """Whether the server takes no writes. It has then refused this one, and nothing was written."""
+    """Tell whether the server takes no writes. It has then refused this one, and nothing was written."""
     return code_of(error) in _READ_ONLY
 
 
 def translated(error: BaseException, where: str) -> CheckpointError:
-    """The error of Locus for an error of the driver."""
+    """Make an error of Locus from an error of the driver."""
     code = code_of(error)
     if isinstance(error, NoHostError):
         return BackendUnavailableError(f"no server of MySQL at {where} takes writes: {error}")

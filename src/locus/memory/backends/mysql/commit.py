@@ -1,19 +1,19 @@
-"""How MySQL saves: one round trip if nothing has to be asked, else two.
+"""A save in MySQL: one round trip if nothing has to be asked, else two.
 
 A save to a thread that is as this handle has left it needs no questions (see `LastSeenThread` in `sql.commit`). All of
 it goes to the server at once. The UPDATE locks the thread's row and raises its counter, if the thread is as expected.
 The first INSERT checks whether it did. If not, it inserts NULL into a column that allows none; the server stops there,
-and nothing is written. A new thread is created the same way: if another process was faster, its row is a duplicate.
+and nothing is written. A new thread is created in a similar way: if another process was faster, its row is a duplicate.
 
     BEGIN;
     UPDATE locus_threads SET last_seq = 8, … WHERE id = 5 AND thread_id = 'a' AND last_seq = 7 AND removals = 0 AND …
-        AND EXISTS (SELECT 1 FROM locus_checkpoints …);    what this handle has saved last
+        AND EXISTS (SELECT 1 FROM locus_checkpoints …);    this handle's last save
     INSERT INTO locus_runs … VALUES (IF(ROW_COUNT() = 1, 5, NULL), …);
     INSERT INTO locus_checkpoints … VALUES (5, …);
     COMMIT
 
-In all other cases the first round trip locks the thread and asks everything, and the second writes the result, or
-rolls back.
+In all other cases the first round trip locks the thread and asks everything, and the second writes the result, or rolls
+back.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from locus.memory.model.retention import Removal
 
 
 class MySQLThread(SQLThread):
-    """The shared steps on one thread, and what the indexes and the quick save add to them."""
+    """A locked thread in MySQL. It keeps the indexes and `removals` up to date."""
 
     sql: MySQLFlavour
 
@@ -76,7 +76,7 @@ class MySQLThread(SQLThread):
 
 
 class MySQLThreads(SQLThreads):
-    """The shared operations, with `MySQLThread`."""
+    """The operations that change threads in MySQL."""
 
     sql: MySQLFlavour
 
@@ -85,13 +85,14 @@ class MySQLThreads(SQLThreads):
 
 
 MOST_KEYS = 200
-"""A multi-valued index takes only some hundreds of values per row."""
+"""The largest number of metadata pairs that the index holds. A multi-valued index takes some hundreds of values a row.
+"""
 TOO_MANY = "*"
-"""Stands for all pairs of metadata with more keys than that. Every query looks at those rows."""
+"""Stands in the index for metadata with more than `MOST_KEYS` pairs. Every query looks at those rows."""
 
 
 def metadata_keys(metadata: str) -> str | None:
-    """What the index holds of metadata (JSON text): a digest of each pair. None if there are none."""
+    """The content of the index for metadata (JSON text): a digest of each pair; None if there are none."""
     if metadata == "{}":
         return None
     pairs = decode(metadata)
@@ -105,7 +106,7 @@ COMMIT: Statement = ("COMMIT", ())
 
 
 def in_new_thread(sql: MySQLFlavour, commit: Commit) -> list[Statement]:
-    """A save that creates its thread, in the second statement. Fails with a duplicate if the thread exists."""
+    """The statements of a save that creates its thread. The second one fails with a duplicate if the thread exists."""
     thread = MySQLThread(sql, Expression("LAST_INSERT_ID()"), commit.thread_id, 0)  # type: ignore[arg-type]
     begun = (
         f"INSERT INTO {sql.threads} (thread_id, last_seq, expires_at) VALUES (?, 1, ?)",
@@ -114,25 +115,25 @@ def in_new_thread(sql: MySQLFlavour, commit: Commit) -> list[Statement]:
     return [BEGIN, begun, *statements_of(thread.add(commit, Outcome(Verdict.COMMITTED, 1)))[:-1], COMMIT]
 
 
-def reliance(sql: MySQLFlavour, commit: Commit, chain: LastSeenThread) -> list[Statement] | None:
-    """The conditions that a save relies on, if the thread is as the chain has left it; None if they take questions.
+def reliance(sql: MySQLFlavour, commit: Commit, last_seen: LastSeenThread) -> list[Statement] | None:
+    """The conditions that a save relies on, if its thread is as this handle last saw it; None if it has to ask.
 
-    None at all for a save that continues the chain. One that goes on from an older checkpoint needs its base, which is
-    its parent, and branches that nobody has continued. What a condition sees may be older than the lock of the thread's
-    row. But nothing has happened to the thread since the chain was noted, so it is the same.
+    A save on top of the last one relies on nothing else. A save on top of an older checkpoint needs its base, which is
+    also its parent, and branches that nobody has continued. A condition may see a state from before the lock on the
+    thread's row; but nothing has happened to the thread since, so it is the same.
     """
-    if chain.continued_by(commit):
+    if last_seen.continued_by(commit):
         return []
     base = commit.base
     if base is None or not commit.fresh_id or commit.if_latest is not ANY or commit.parent_id != base.checkpoint_id:
         return None
     runs = continued_runs(commit)
-    if any(chain.newest_runs.get(run.branch, -1) >= run.number for run in runs):
+    if any(last_seen.newest_runs.get(run.branch, -1) >= run.number for run in runs):
         return None  # it will be refused
     free = f"NOT EXISTS (SELECT 1 FROM {sql.runs} r WHERE r.thread = ? AND r.branch = ? AND r.number >= ?)"
     return [
-        is_there(sql, chain.key, commit.namespace, base),
-        *((free, (chain.key, run.branch, run.number)) for run in runs),
+        is_there(sql, last_seen.key, commit.namespace, base),
+        *((free, (last_seen.key, run.branch, run.number)) for run in runs),
     ]
 
 
@@ -145,20 +146,23 @@ def is_there(sql: MySQLFlavour, key: int, namespace: str, base: Base) -> Stateme
     )
 
 
-def in_chain(
-    sql: MySQLFlavour, commit: Commit, chain: LastSeenThread, reliance: Sequence[Statement] = ()
+def in_seen_thread(
+    sql: MySQLFlavour, commit: Commit, last_seen: LastSeenThread, reliance: Sequence[Statement] = ()
 ) -> list[Statement]:
-    """A save to a thread that is as a chain has left it, and where these conditions hold. Fails with a NULL if not."""
-    thread = MySQLThread(sql, chain.key, commit.thread_id, chain.seq)
-    outcome = in_chain_outcome(commit, chain)
+    """The statements of a save to a thread that is as this handle last saw it. They fail with a NULL if it is not.
+
+    They also fail if one of the conditions `reliance` does not hold.
+    """
+    thread = MySQLThread(sql, last_seen.key, commit.thread_id, last_seen.seq)
+    outcome = seen_thread_outcome(commit, last_seen)
     (statement, values), *others = statements_of(thread.add(commit, outcome))[:-1]
     conditions = [
-        ("id = ?", (chain.key,)),
+        ("id = ?", (last_seen.key,)),
         ("thread_id = ?", (commit.thread_id,)),
-        ("last_seq = ?", (chain.seq,)),
-        ("removals = ?", (chain.removals,)),
+        ("last_seq = ?", (last_seen.seq,)),
+        ("removals = ?", (last_seen.removals,)),
         ("(expires_at IS NULL OR expires_at > ?)", (now(sql),)),
-        is_there(sql, chain.key, chain.namespace, chain.base),
+        is_there(sql, last_seen.key, last_seen.namespace, last_seen.base),
         *reliance,
     ]
     moved = (
@@ -166,13 +170,13 @@ def in_chain(
         f" WHERE {' AND '.join(condition for condition, _ in conditions)}",
         (outcome.seq, sql.expiry(commit.expires_at), *(value for _, values in conditions for value in values)),
     )
-    key = Expression(f"IF(ROW_COUNT() = 1, {chain.key}, NULL)")
+    key = Expression(f"IF(ROW_COUNT() = 1, {last_seen.key}, NULL)")
     return [BEGIN, moved, (statement, (key, *values[1:])), *others, COMMIT]
 
 
-def in_chain_outcome(commit: Commit, chain: LastSeenThread) -> Outcome:
+def seen_thread_outcome(commit: Commit, last_seen: LastSeenThread) -> Outcome:
     assert commit.base is not None, "without one, questions have to be asked"
-    return Outcome(Verdict.COMMITTED, chain.seq + 1, commit.base.checkpoint_id)
+    return Outcome(Verdict.COMMITTED, last_seen.seq + 1, commit.base.checkpoint_id)
 
 
 def lock(sql: MySQLFlavour, thread_id: str) -> list[Statement]:
@@ -200,7 +204,7 @@ def questions(sql: MySQLFlavour, commit: Commit) -> list[Statement]:
 
 
 def questions_in_lock(sql: MySQLFlavour, commit: Commit) -> list[Statement]:
-    """What is asked when the thread is locked: known checkpoints, the latest one, and the runs that it continues."""
+    """The questions about a locked thread: known checkpoints, the latest one, and runs of continued branches."""
     ids = {commit.checkpoint_id, *([commit.base.checkpoint_id] if commit.base else [])}
     if isinstance(commit.parent_id, str):
         ids.add(commit.parent_id)
@@ -224,19 +228,19 @@ def questions_in_lock(sql: MySQLFlavour, commit: Commit) -> list[Statement]:
 
 
 def looked(last_seq: int, known: Sequence[Row], latest: Sequence[Row], taken: Sequence[Sequence[Row]]) -> LoadedView:
-    """The answers, for `decide`."""
-    found = [Known(*row) for row in known]
+    """Make the view for `decide` from the answers to `questions_in_lock`."""
+    checkpoints = [Known(*row) for row in known]
     newest = [Known(*row) for row in latest]
     return LoadedView(
         last_seq,
-        {one.checkpoint_id: one for one in found},
+        {checkpoint.checkpoint_id: checkpoint for checkpoint in checkpoints},
         newest[0] if newest else None,
         {(branch, number) for rows in taken for branch, number in rows},
     )
 
 
 def statements_of(steps: Steps[None]) -> list[Statement]:
-    """The statements of steps that only write, and look at no rows."""
+    """List the statements of steps that only write, and look at no rows."""
     statements: list[Statement] = []
     try:
         statement = next(steps)

@@ -1,4 +1,4 @@
-"""The options of `MySQLBackend`, and the URLs that stand for them."""
+"""The options of `MySQLBackend`, and its URLs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from locus.memory.runtime.url import StoreURL
 
 
 class MySQLOptions(SQLServerOptions, total=False):
-    """The options of `MySQLConfig` that do not say where the server is."""
+    """The options of `MySQLConfig` that do not name the server."""
 
     unix_socket: str | None
     ssl: bool | SSLContext
@@ -24,7 +24,7 @@ class MySQLOptions(SQLServerOptions, total=False):
 
 
 class MySQLConfig(SQLServerConfig):
-    """The options of `MySQLBackend`: where the server is, and how to use it. `repr` hides the password."""
+    """The options of `MySQLBackend`: the server and how to use it. `repr` hides the password."""
 
     model_config = ConfigDict(arbitrary_types_allowed=True)
     server: ClassVar[str] = "a MySQL server"
@@ -32,8 +32,10 @@ class MySQLConfig(SQLServerConfig):
     url_parts: ClassVar[frozenset[str]] = frozenset({"host", "port", "database", "user", "password"})
 
     host: str = "localhost"
-    """One host, or several with commas between them, each with its port if it has one of its own: `one:3306,two:3307`.
-    Of several, the one is used that takes writes."""
+    """One host, or several with commas between them, each with a port if it has its own: `one:3306,two:3307`.
+
+    Of several, the one that takes writes is used.
+    """
     port: int = 3306
     database: str = "locus"
     user: str = "root"
@@ -43,7 +45,7 @@ class MySQLConfig(SQLServerConfig):
     ssl: bool | SSLContext = False
     """True: encrypt, and verify the server's certificate. Pass an `SSLContext` to control more."""
     ssl_ca: Path | None = None
-    """The certificate authority to trust instead of the system's."""
+    """The file of the certificate authority to trust instead of the system's."""
     ssl_check_hostname: bool = True
 
     @property
@@ -59,12 +61,12 @@ class MySQLConfig(SQLServerConfig):
 
     @property
     def address(self) -> str:
-        """Where the database is, for messages: without secrets."""
+        """The address of the server for messages, without secrets."""
         places = ",".join(f"{host}:{port}" for host, port in self.places)
         return f"{self.unix_socket or places}/{self.database}"
 
     def tls(self) -> SSLContext | None:
-        """How to encrypt connections; None if they are not encrypted."""
+        """The TLS settings of connections; None if they are not encrypted."""
         if isinstance(self.ssl, SSLContext):
             return self.ssl
         if not self.ssl and self.ssl_ca is None:
@@ -78,14 +80,14 @@ class MySQLConfig(SQLServerConfig):
 
     @classmethod
     def options_in(cls, url: str) -> dict[str, Any]:
-        """The options in `mysql://user:password@host:3306/database?ssl=true`."""
+        """Read the options in `mysql://user:password@host:3306/database?ssl=true`."""
         parts, options = cls._read_url(url)
         several = "," in parts.hosts
-        found: dict[str, Any] = {
+        in_url: dict[str, Any] = {
             "host": parts.hosts if several else parts.host,
             "port": None if several else parts.port,
             "database": unquote(parts.path[1:]),
             "user": parts.user,
             "password": parts.password,
         }
-        return {name: value for name, value in found.items() if value} | options
+        return {name: value for name, value in in_url.items() if value} | options

@@ -46,7 +46,10 @@ from locus.memory.model.formats import oldest
 from locus.memory.model.records import Commit, Entry, Finding, Hit, Outcome, Stored, StoredFormat, TaskWrites, Verdict
 
 ATTEMPTS = 3
-"""How often a save looks for a thread that others create and delete meanwhile, before it proceeds step by step."""
+"""The number of times that a save looks for a thread that others create and delete meanwhile.
+
+Then it proceeds step by step.
+"""
 _NOT_ALLOWED = {1044, 1142, 1143, 1227}
 """Errors that say the user lacks a privilege."""
 
@@ -59,7 +62,7 @@ class MySQLEngine(SQLServerEngine[MySQLConnection], CommitsTogether):
     sql: MySQLFlavour
     _threads: MySQLThreads
     backend_name = "MySQLBackend"
-    """The public class, whose `ddl` errors name; a subclass has another."""
+    """The public class that errors name because of its `ddl`. A subclass of it sets its own name."""
 
     def __init__(self, config: MySQLConfig) -> None:
         sql = MySQLFlavour(config.table_name)
@@ -71,7 +74,7 @@ class MySQLEngine(SQLServerEngine[MySQLConnection], CommitsTogether):
         self._address = config.address
         self._connector = Connector(config)
         self.has_several_hosts = self._connector.hosts is not None
-        self._chains = LastSeenThreads()
+        self._seen_threads = LastSeenThreads()
         self._parser_checked = False
 
     @property
@@ -94,15 +97,15 @@ class MySQLEngine(SQLServerEngine[MySQLConnection], CommitsTogether):
         await self._insist(self._set_up, repeatable=True)
 
     async def _set_up(self, connection: MySQLConnection) -> None:
-        found = await self._format(connection)
-        if found >= mysql_schema.FORMAT:
+        version = await self._format(connection)
+        if version >= mysql_schema.FORMAT:
             return
-        if not found and self.reading_only:
+        if not version and self.reading_only:
             raise self.nothing_there()
         if not self._config.auto_create_table or self.reading_only:
             what = f"the tables {self.sql.prefix}* at {self._address}"
-            call = script(self.backend_name, found)
-            raise other_tables(what, found, mysql_schema.FORMAT, call, reading=self.reading_only)
+            call = script(self.backend_name, version)
+            raise other_tables(what, version, mysql_schema.FORMAT, call, reading=self.reading_only)
         try:
             await self._migrate(connection)
         except MySQLError as error:
@@ -110,32 +113,32 @@ class MySQLEngine(SQLServerEngine[MySQLConnection], CommitsTogether):
                 raise
             raise ConfigurationError(
                 f"this user may not create the tables at {self._address} ({error}): let it, or have somebody run "
-                f"what {script(self.backend_name, found)} returns, and set auto_create_table=False"
+                f"what {script(self.backend_name, version)} returns, and set auto_create_table=False"
             ) from error
 
     async def _format(self, connection: MySQLConnection) -> int:
-        """The version of the tables; 0 if there are none, or not all of them."""
+        """Read the version of the tables; 0 if there are none, or not all of them."""
         try:
             rows = await connection.execute(f"SELECT max(version) FROM {self.sql.format}")
         except MySQLError as error:
             if error.code != NO_TABLE:
                 raise
             return 0
-        found = int(rows[0][0] or 0)
-        if found > mysql_schema.FORMAT:
-            check_format(found, mysql_schema.FORMAT, await self._least_format(connection), self._address)
-        return found
+        version = int(rows[0][0] or 0)
+        if version > mysql_schema.FORMAT:
+            check_format(version, mysql_schema.FORMAT, await self._least_format(connection), self._address)
+        return version
 
     async def _least_format(self, connection: MySQLConnection) -> int | None:
-        """The format that one has to know to use these tables, which are newer; None if they do not say."""
+        """Read which format is needed to use these tables, which are newer; None if they do not say."""
         try:
             rows = await connection.execute(f"SELECT max({oldest(self.reading_only)}) FROM {self.sql.format}")
         except MySQLError as error:
             if error.code != NO_COLUMN:
                 raise
             return None
-        found: int | None = rows[0][0]
-        return found
+        least: int | None = rows[0][0]
+        return least
 
     async def _migrate(self, connection: MySQLConnection) -> None:
         name = mysql_schema.lock_name(self.sql, self._config.database)
@@ -144,9 +147,9 @@ class MySQLEngine(SQLServerEngine[MySQLConnection], CommitsTogether):
         if locked != 1:
             raise TimeoutError(f"another process has been creating or migrating the tables for {seconds} s")
         try:
-            found = await self._format(connection)
-            if found < mysql_schema.FORMAT:
-                for statement in mysql_schema.statements(self.sql, found):
+            version = await self._format(connection)
+            if version < mysql_schema.FORMAT:
+                for statement in mysql_schema.statements(self.sql, version):
                     await self._alter(connection, statement)
                 await self._probe(connection)
         finally:
@@ -180,30 +183,30 @@ class MySQLEngine(SQLServerEngine[MySQLConnection], CommitsTogether):
         return await self._insist(lambda connection: findings(connection, self.sql), repeatable=True)
 
     async def stored_format(self) -> StoredFormat | None:
-        found, newest = await self._insist(self._format, repeatable=True), mysql_schema.FORMAT
-        return StoredFormat(found, newest, mysql_schema.ddl(self.sql, found) if found < newest else "")
+        version, newest = await self._insist(self._format, repeatable=True), mysql_schema.FORMAT
+        return StoredFormat(version, newest, mysql_schema.ddl(self.sql, version) if version < newest else "")
 
     async def mend(self, finding: Finding) -> None:
         await self._insist(lambda connection: connection.execute(finding.repair), repeatable=False)
 
     async def _commit(self, connection: MySQLConnection, commit: Commit) -> Outcome:
-        """In one round trip if the thread is as this handle left it, or new; else in two."""
+        """Save in one round trip if the thread is as this handle left it, or new; else in two."""
         connection.committing = True
-        chain = self._chains.get(commit.thread_id)
-        if chain is not None:
-            reliance = mysql_commit.reliance(self.sql, commit, chain)
+        last_seen = self._seen_threads.get(commit.thread_id)
+        if last_seen is not None:
+            reliance = mysql_commit.reliance(self.sql, commit, last_seen)
             if reliance is not None and await self._sent(
-                connection, mysql_commit.in_chain(self.sql, commit, chain, reliance)
+                connection, mysql_commit.in_seen_thread(self.sql, commit, last_seen, reliance)
             ):
-                self._chains.note(commit, chain.key, chain.seq + 1, chain.removals, chain)
-                return mysql_commit.in_chain_outcome(commit, chain)
-        self._chains.forget(commit.thread_id)
-        is_new = chain is None
+                self._seen_threads.note(commit, last_seen.key, last_seen.seq + 1, last_seen.removals, last_seen)
+                return mysql_commit.seen_thread_outcome(commit, last_seen)
+        self._seen_threads.forget(commit.thread_id)
+        is_new = last_seen is None
         for _ in range(ATTEMPTS):
             if is_new and can_be_first(commit):
                 results = await self._sent(connection, mysql_commit.in_new_thread(self.sql, commit))
                 if results:
-                    self._chains.note(commit, results[1].new_id, 1, 0)
+                    self._seen_threads.note(commit, results[1].new_id, 1, 0)
                     return Outcome(Verdict.COMMITTED, 1)
             outcome = await self._commit_to_thread(connection, commit)
             if outcome is not None:
@@ -212,7 +215,7 @@ class MySQLEngine(SQLServerEngine[MySQLConnection], CommitsTogether):
         return await super()._commit(connection, commit)
 
     async def _sent(self, connection: MySQLConnection, statements: Sequence[Statement]) -> list[Result]:
-        """The results; none if the thread has changed or exists already, and then nothing was written."""
+        """Send statements; no results if the thread has changed or exists already, and then nothing was written."""
         try:
             return await connection.send(statements)
         except MySQLError as error:
@@ -223,15 +226,15 @@ class MySQLEngine(SQLServerEngine[MySQLConnection], CommitsTogether):
 
     async def _commit_to_thread(self, connection: MySQLConnection, commit: Commit) -> Outcome | None:
         """Ask, decide and write. None if the thread does not exist or has expired, and this commit can begin it."""
-        _, found, known, latest, *taken = await connection.send(mysql_commit.questions(self.sql, commit))
-        if not found.rows:
+        _, locked, known, latest, *taken = await connection.send(mysql_commit.questions(self.sql, commit))
+        if not locked.rows:
             outcome = decide(commit, mysql_commit.looked(0, [], [], []))
             if outcome.is_written:
                 connection.roll_back_later()
                 return None
             await connection.rollback()
             return outcome
-        key, last_seq, removals = found.rows[0]
+        key, last_seq, removals = locked.rows[0]
         looked = mysql_commit.looked(last_seq, known.rows, latest.rows, [result.rows for result in taken])
         outcome = decide(commit, looked)
         if not outcome.is_written:
@@ -240,7 +243,7 @@ class MySQLEngine(SQLServerEngine[MySQLConnection], CommitsTogether):
         steps = self._threads.thread(key, commit.thread_id, last_seq).add(commit, outcome)
         if outcome.replaced is None:
             await connection.send([*mysql_commit.statements_of(steps), mysql_commit.COMMIT])
-            self._chains.note(commit, key, outcome.seq, removals)
+            self._seen_threads.note(commit, key, outcome.seq, removals)
         else:
             await run_steps_async(steps, connection.execute)
             await connection.commit()
@@ -250,31 +253,32 @@ class MySQLEngine(SQLServerEngine[MySQLConnection], CommitsTogether):
         return await self._insist(partial(self._commit_group, group), repeatable=False, together=True)
 
     async def _commit_group(
-        self, asked: Sequence[Commit | TaskWrites], connection: MySQLConnection
+        self, members: Sequence[Commit | TaskWrites], connection: MySQLConnection
     ) -> list[Outcome | None]:
-        # What a chain says, and that nobody else creates a thread, is mostly true. If not, the server says so.
-        for chained, creating in ((True, True), (False, True), (False, False)):
-            group = self._group(asked, chained=chained, creating=creating)
+        # Mostly threads are as they were last seen, and nobody else creates one. If not, the server says so.
+        for relying, creating in ((True, True), (False, True), (False, False)):
+            group = self._group(members, relying=relying, creating=creating)
             if await self._send_group(connection, group):
                 break
         answers = {save.commit.thread_id: save.outcome for save in group.saves}
         answers |= {task.writes.thread_id: Outcome(Verdict.COMMITTED) for task in group.tasks if task.key is not None}
-        return [answers.get(one.thread_id) for one in asked]
+        return [answers.get(member.thread_id) for member in members]
 
-    def _group(self, asked: Sequence[Commit | TaskWrites], *, chained: bool, creating: bool) -> Group:
+    def _group(self, members: Sequence[Commit | TaskWrites], *, relying: bool, creating: bool) -> Group:
         saves, tasks = [], []
-        for one in sorted(asked, key=attrgetter("thread_id")):
-            if isinstance(one, TaskWrites):
-                tasks.append(Task(one))
+        for member in sorted(members, key=attrgetter("thread_id")):
+            if isinstance(member, TaskWrites):
+                tasks.append(Task(member))
             else:
-                chain = self._chains.get(one.thread_id) if chained else None
-                saves.append(Save(one, chain if chain is not None and chain.continued_by(one) else None))
+                last_seen = self._seen_threads.get(member.thread_id) if relying else None
+                is_continued = last_seen is not None and last_seen.continued_by(member)
+                saves.append(Save(member, last_seen if is_continued else None))
         return Group(self.sql, saves, tasks, creating)
 
     async def _send_group(self, connection: MySQLConnection, group: Group) -> bool:
-        """Ask, decide and write. False if something is there that should not be, and then nothing was written.
+        """Ask, decide and write. False if an assumption was wrong, and then nothing was written.
 
-        It may be a thread that somebody else has just created, or a run on a branch that a chain does not know all of.
+        Somebody else may just have created a thread, or continued a branch that a handle takes for its own.
         """
         group.decide(await connection.send(group.questions()))
         statements = group.writes()
@@ -291,10 +295,10 @@ class MySQLEngine(SQLServerEngine[MySQLConnection], CommitsTogether):
             return False
         for save in group.saves:
             if save.outcome is None or not save.outcome.is_written:
-                self._chains.forget(save.commit.thread_id)
+                self._seen_threads.forget(save.commit.thread_id)
             else:
                 key = save.key if save.created is None else results[save.created].new_id
-                self._chains.note(save.commit, key, save.outcome.seq, save.removals, save.chain)
+                self._seen_threads.note(save.commit, key, save.outcome.seq, save.removals, save.last_seen)
         return True
 
     async def delete(self, thread_id: str, namespace: str | None = None, seqs: Mapping[int, str] | None = None) -> int:
@@ -303,12 +307,12 @@ class MySQLEngine(SQLServerEngine[MySQLConnection], CommitsTogether):
         return await self._insist(partial(self._delete_thread, thread_id), repeatable=False)
 
     async def _delete_thread(self, thread_id: str, connection: MySQLConnection) -> int:
-        """In only two round trips, because others may be waiting for the thread's lock."""
-        _, found = await connection.send(mysql_commit.lock(self.sql, thread_id))
-        if not found.rows:
+        """Delete a thread in only two round trips, because others may be waiting for its lock."""
+        _, locked = await connection.send(mysql_commit.lock(self.sql, thread_id))
+        if not locked.rows:
             await connection.rollback()
             return 0
-        key, last_seq, alive = found.rows[0]
+        key, last_seq, alive = locked.rows[0]
         connection.committing = True
         deletions = self._threads.thread(key, thread_id, last_seq).deletions()
         results = await connection.send([*deletions, mysql_commit.COMMIT])
@@ -348,11 +352,11 @@ class MySQLEngine(SQLServerEngine[MySQLConnection], CommitsTogether):
 _SESSION = (
     "@@autocommit, @@sql_mode, @@time_zone, @@transaction_isolation, @@innodb_lock_wait_timeout, @@max_execution_time"
 )
-"""What `MySQLConnection.prepare` sets, and what has to be restored in somebody else's connection."""
+"""The session variables that `MySQLConnection.prepare` sets, and that have to be restored in a caller's connection."""
 
 
 class GivenPoolEngine(MySQLEngine):
-    """Uses an `aiomysql.Pool` that the caller opened and will close."""
+    """An engine that uses an `aiomysql.Pool` which the caller opened and will close."""
 
     def __init__(self, config: MySQLConfig, pool: Any) -> None:
         super().__init__(config)
@@ -361,7 +365,7 @@ class GivenPoolEngine(MySQLEngine):
 
     @asynccontextmanager
     async def _borrowed(self) -> AsyncIterator[MySQLConnection]:
-        """A connection of the pool. The pool gets it back with its settings restored."""
+        """Borrow a connection of the caller's pool, which gets it back with its settings restored."""
         if self._given_pool._loop is not asyncio.get_running_loop():
             raise ConfigurationError(
                 "the pool that this backend was given belongs to another event loop (the blocking face has one of "

@@ -1,4 +1,4 @@
-"""What may be wrong with a MySQL server, and with the indexes of the tables, for `locus doctor`."""
+"""Looks for faults of a MySQL server, and for missing indexes, for `locus doctor`."""
 
 from __future__ import annotations
 
@@ -23,24 +23,24 @@ _NOT_TOLD = {1044, 1142, 1143, 1193, 1227, 1064}
 
 
 async def findings(connection: MySQLConnection, sql: MySQLFlavour) -> list[Finding]:
-    asked = datetime.now(UTC)
+    before = datetime.now(UTC)
     ((now,),) = await connection.execute("SELECT UTC_TIMESTAMP(6)")
-    there = {f"{table}.{index}" for table, index in await connection.execute(_INDEXES)}
-    found = [*clock(sql.read_time(now), asked), *missing_indexes(wanted_indexes(sql), there)]
+    indexes = {f"{table}.{index}" for table, index in await connection.execute(_INDEXES)}
+    results = [*clock(sql.read_time(now), before), *missing_indexes(wanted_indexes(sql), indexes)]
     values = await _asked(connection, f"SELECT {', '.join(f'@@global.{name}' for name in _SETTINGS)}")
     if values is None:
-        found.append(not_told("how it writes to its disk"))
+        results.append(not_told("how it writes to its disk"))
     else:
-        found += settings(dict(zip(_SETTINGS, values[0], strict=True)))
+        results += settings(dict(zip(_SETTINGS, values[0], strict=True)))
     source = await _asked(connection, "SHOW REPLICA STATUS")
     replicas = await _asked(connection, "SHOW REPLICAS")
     waits = await _asked(connection, "SHOW GLOBAL STATUS LIKE 'Rpl_semi_sync_%_status'")
     limits = await _asked(connection, "SHOW GLOBAL VARIABLES LIKE 'rpl_semi_sync_%_timeout'")
     if source is None or replicas is None:
-        found.append(not_told("whether it is replicated"))
+        results.append(not_told("whether it is replicated"))
     statuses = {str(name): status for name, status in waits or ()}
     seconds = [int(milliseconds) / 1_000 for _, milliseconds in limits or ()]
-    return [*found, *replication(bool(source), len(replicas or ()), statuses, min(seconds, default=None))]
+    return [*results, *replication(bool(source), len(replicas or ()), statuses, min(seconds, default=None))]
 
 
 async def _asked(connection: MySQLConnection, query: str) -> Sequence[Row] | None:
@@ -54,20 +54,20 @@ async def _asked(connection: MySQLConnection, query: str) -> Sequence[Row] | Non
 
 def wanted_indexes(sql: MySQLFlavour) -> dict[str, str]:
     """The statement that adds each index that the migrations make, by `table.index`."""
-    found: dict[str, str] = {}
+    indexes: dict[str, str] = {}
     for script in MIGRATIONS:
         for statement in statements_in(script, prefix=sql.prefix):
             for table in _TABLE.findall(statement):
                 for key, name in _KEY.findall(statement):
-                    found[f"{table}.{name}"] = f"ALTER TABLE `{table}` ADD {key}"
-    return found
+                    indexes[f"{table}.{name}"] = f"ALTER TABLE `{table}` ADD {key}"
+    return indexes
 
 
 def settings(values: Mapping[str, Any]) -> list[Finding]:
-    """What the settings of the server refuse, or what a crash may lose with them."""
-    found: list[Finding] = []
+    """Make findings of the settings of the server: values that it refuses, and saves that a crash may lose."""
+    results: list[Finding] = []
     if values["read_only"] or values["super_read_only"]:
-        found.append(
+        results.append(
             Finding(
                 "error",
                 "this server is read-only: nothing can be saved, unless the user may do everything",
@@ -75,7 +75,7 @@ def settings(values: Mapping[str, Any]) -> list[Finding]:
             )
         )
     if str(values["innodb_flush_log_at_trx_commit"]) != "1":
-        found.append(
+        results.append(
             Finding(
                 "warning",
                 "a crash may lose the saves of about the last second, because innodb_flush_log_at_trx_commit is not 1",
@@ -83,7 +83,7 @@ def settings(values: Mapping[str, Any]) -> list[Finding]:
             )
         )
     if values["log_bin"] and str(values["sync_binlog"]) != "1":
-        found.append(
+        results.append(
             Finding(
                 "warning",
                 "after a crash the binary log may lack the last saves, and replicas and restores with it, because "
@@ -91,21 +91,24 @@ def settings(values: Mapping[str, Any]) -> list[Finding]:
                 "set sync_binlog = 1",
             )
         )
-    return found
+    return results
 
 
 LONG_WAIT = 3_600
-"""Seconds. A source that waits that long for a replica is one that is meant to wait."""
+"""The seconds from which on a source is taken to wait for its replicas on purpose."""
 
 
 def replication(
     is_replica: bool, replicas: int, waits: Mapping[str, str], seconds: float | None = None
 ) -> list[Finding]:
-    """`waits` has the status of semisynchronous replication, under its names in several versions; `seconds` is how long
-    the source waits for a replica."""
-    found: list[Finding] = []
+    """Make findings of the replication of the server.
+
+    `waits` has the status of semisynchronous replication, under its names in several versions; `seconds` is how long
+    the source waits for a replica.
+    """
+    results: list[Finding] = []
     if is_replica:
-        found.append(
+        results.append(
             Finding(
                 "error",
                 "this server is a replica: what is saved here is not on the source, and may stop the replication",
@@ -113,7 +116,7 @@ def replication(
             )
         )
     if replicas and "ON" not in waits.values():
-        found.append(
+        results.append(
             Finding(
                 "warning",
                 "all replicas are asynchronous: a failover may lose the saves of the last moments",
@@ -121,7 +124,7 @@ def replication(
             )
         )
     elif replicas and seconds is not None and seconds < LONG_WAIT:
-        found.append(
+        results.append(
             Finding(
                 "warning",
                 f"a save that no replica confirms within {seconds:g} s is acknowledged all the same, and those after "
@@ -129,4 +132,4 @@ def replication(
                 "raise rpl_semi_sync_source_timeout, if that must not be; saves then wait until a replica is back",
             )
         )
-    return found
+    return results

@@ -1,4 +1,4 @@
-"""Reads that MySQL does better than the shared steps: a whole checkpoint at once, and queries by metadata."""
+"""Reads that MySQL does better than the steps in `sql.read`: a whole checkpoint at once, and queries by metadata."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from datetime import datetime
 from locus.memory.backends.mysql.commit import TOO_MANY
 from locus.memory.backends.mysql.schema import MySQLFlavour
 from locus.memory.backends.sql.flavour import Steps
-from locus.memory.backends.sql.read import FEW, stored_of, which_one, with_metadata
+from locus.memory.backends.sql.read import FEW, chosen, stored_of, with_metadata
 from locus.memory.backends.sql.schema import CheckpointRow
 from locus.memory.backends.sql.search import metadata_key
 from locus.memory.model.codec import TAG, decode, encode_trusted
@@ -19,15 +19,15 @@ _NAME = "varchar(64) CHARACTER SET ascii COLLATE ascii_bin"
 
 
 def read(sql: MySQLFlavour, thread_id: str, namespace: str, checkpoint_id: str | None) -> Steps[Stored | None]:
-    """A checkpoint with its runs in one statement, so that all of it is as of one instant.
+    """Read a checkpoint with its runs in one statement, so that all of it is as of one instant.
 
     The manifest names the runs. Each extent needs the newest run that begins at or before its start, and those after
-    it. Where these are many more than the extent has items, later ones hide most of them, and only the others are read.
+    it. If these are many more than the extent has items, later ones hide most of them, and only the others are read.
 
     The driver spends time on every column of every row. So runs and checkpoint share seven columns, and the last one
-    holds whatever else a checkpoint has.
+    holds all other columns of a checkpoint.
     """
-    which, values = which_one(sql, thread_id, namespace, checkpoint_id)
+    which, values = chosen(sql, thread_id, namespace, checkpoint_id)
     many, run = f"2 * e.length + {FEW}", "r.branch, r.number, r.start, r.count, r.items, r.items_before, NULL"
     rows = yield (
         f"""WITH found AS (
@@ -83,12 +83,15 @@ WHERE e.run - e.oldest >= {many}""",
 
 
 def _time(text: object) -> datetime | None:
-    """A time out of JSON."""
+    """Read a time out of JSON; None if it is none."""
     return datetime.fromisoformat(text) if isinstance(text, str) else None
 
 
 def find(sql: MySQLFlavour, key: str, value: str, limit: int, prefix: str) -> Steps[list[Entry]]:
-    """Look up a pair in the index; `value` is canonical JSON. Rows with too many pairs for it are checked here."""
+    """Find checkpoints by a pair in the index; `value` is canonical JSON.
+
+    Rows with more pairs than the index holds are checked here.
+    """
     wanted = encode_trusted([metadata_key(key, value), TOO_MANY])
     condition = "JSON_OVERLAPS(c.metadata_keys, CAST(? AS JSON))"
     return (yield from with_metadata(sql, sql.joined, condition, [wanted], key, value, limit, prefix))

@@ -64,7 +64,7 @@ class MySQLFlavour(PackingFlavour):
         return f"`{self.prefix}{name}`"
 
     def is_passed(self) -> str:
-        """By the newest one, which is at the end of an index."""
+        """A condition: the namespace of the checkpoint `c` has newer ones. The newest one is at the end of an index."""
         return f"(c.seq < ({self._newest_seq('c.thread', 'c.namespace')}))"
 
     def latest_in(self, namespace: str) -> tuple[str, list[Any]]:
@@ -72,11 +72,11 @@ class MySQLFlavour(PackingFlavour):
         return f"c.namespace = ? AND c.seq = ({newest})", [self.text(namespace), self.text(namespace)]
 
     def _newest_seq(self, thread: str, namespace: str) -> str:
-        """The number of the newest checkpoint.
+        """A subquery for the number of the newest checkpoint.
 
         Without the hint and the order of all columns of the index, MySQL takes another index, or sorts: both go through
-        all of the thread's history. If one thread has most of the rows, it even goes through the table. The hint is
-        passed over if somebody has renamed the index.
+        all of the thread's history. If one thread has most of the rows, it even goes through the table. MySQL ignores
+        the hint if somebody has renamed the index.
         """
         return (
             f"SELECT /*+ INDEX(n by_seq) */ n.seq FROM {self.checkpoints} n"
@@ -92,11 +92,11 @@ class MySQLFlavour(PackingFlavour):
         return f"LOCATE(?, {text}) > 0"
 
     def leaf(self, value: str) -> str:
-        """The value; or "", which every text contains, if MySQL may write the value differently."""
+        """Return the value; or "", which every text contains, if MySQL may write the value differently."""
         return value if _SAME_IN_MYSQL.fullmatch(value) else ""
 
     def insert_unless_there(self, table: str, columns: str, values: str) -> str:
-        """Not INSERT IGNORE, which would ignore every other error as well."""
+        """An INSERT that does nothing if the row exists. INSERT IGNORE would ignore every other error as well."""
         column = columns.partition(",")[0]
         return f"INSERT INTO {table} ({columns}) {values} ON DUPLICATE KEY UPDATE {column} = {table}.{column}"
 
@@ -104,7 +104,7 @@ class MySQLFlavour(PackingFlavour):
         return f"REPLACE INTO {self.writes} ({WRITE_COLUMNS}, packed) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
 
     def json(self, text: str) -> str:
-        """Most texts need no tags, and this finds that out cheaply."""
+        """Encode JSON for a JSON column. Most texts need no tags, and a quick check finds that out."""
         return super().json(text) if TAG in text or has_digits(text, 19) else text
 
     def time(self, at: datetime) -> str:
@@ -121,18 +121,18 @@ ALREADY_DONE = {1060, 1061, 1091}
 """Errors that say a statement was run before: the column or index it adds exists, or the one it drops does not."""
 
 
-def statements(sql: MySQLFlavour, found: int) -> list[str]:
-    """What brings tables of format `found` (0: none) to the newest format. Each statement is committed by itself."""
+def statements(sql: MySQLFlavour, version: int) -> list[str]:
+    """The statements that bring tables of a format (0: none) to the newest one. Each is committed by itself."""
     made = [*statements_in(FORMAT_TABLE, prefix=sql.prefix)]
-    for number, script in enumerate(MIGRATIONS[found:], found + 1):
+    for number, script in enumerate(MIGRATIONS[version:], version + 1):
         made += statements_in(script, prefix=sql.prefix)
         made.append(f"REPLACE INTO {sql.format} (id, version) VALUES (1, {number})")
     return made
 
 
-def ddl(sql: MySQLFlavour, found: int = 0) -> str:
-    """The same statements as a script for a database administrator."""
-    return "".join(f"{statement};\n" for statement in statements(sql, found))
+def ddl(sql: MySQLFlavour, version: int = 0) -> str:
+    """A script for a database administrator that brings tables of a format (0: none) to the newest one."""
+    return "".join(f"{statement};\n" for statement in statements(sql, version))
 
 
 def probes(sql: MySQLFlavour) -> list[str]:
@@ -148,5 +148,5 @@ def probes(sql: MySQLFlavour) -> list[str]:
 
 
 def lock_name(sql: MySQLFlavour, database: str) -> str:
-    """The lock that guards creating and migrating these tables. Such locks are server-wide."""
+    """The name of the lock that guards creating and migrating these tables. Names of locks are server-wide."""
     return f"locus:{digest(f'{database}.{sql.prefix}')}"

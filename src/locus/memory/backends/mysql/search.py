@@ -34,7 +34,7 @@ from locus.memory.model.matching import RANKED, best_hits
 from locus.memory.model.records import Hit
 
 AT_ONCE_BYTES = 4_000_000
-"""About how much text goes into one INSERT; a single row may have more."""
+"""The approximate size of one INSERT; a single row may be larger."""
 
 
 def check_parser(sql: MySQLFlavour) -> Steps[None]:
@@ -48,7 +48,7 @@ def check_parser(sql: MySQLFlavour) -> Steps[None]:
 
 
 def next_portion(sql: MySQLFlavour, prefix: str) -> Steps[Portion]:
-    """What to index next. A row: thread, checkpoint, branch, number, JSON text."""
+    """Choose the texts to index next. A row: thread, checkpoint, branch, number, JSON text."""
     here, bounds = within(sql, prefix)
     rows = yield (
         f"SELECT t.id, t.indexed_seq, t.last_seq FROM {sql.threads} t WHERE t.unindexed = 1 AND {here}"
@@ -67,12 +67,12 @@ def next_portion(sql: MySQLFlavour, prefix: str) -> Steps[Portion]:
 
 
 def texts_of(sql: MySQLFlavour, portion: Portion) -> list[str]:
-    """The text to index of each row."""
+    """Make the text to index of each row."""
     return [indexed(sql.read_json(text)) for *_, text in portion.rows]
 
 
 class RowToIndex(NamedTuple):
-    """A row of a portion: either a checkpoint, or a run, which has a branch and a number."""
+    """A row of a portion: a checkpoint, or a run, which has a branch and a number."""
 
     thread: int
     checkpoint: int | None
@@ -82,7 +82,7 @@ class RowToIndex(NamedTuple):
 
     @classmethod
     def of(cls, row: Row, text: str) -> RowToIndex:
-        """A row as it was read, with the text to index instead of the JSON."""
+        """Make a row with the text to index in the place of the JSON."""
         return cls(*row)._replace(text=text)
 
     @property
@@ -97,8 +97,8 @@ def index_portion(sql: MySQLFlavour, portion: Portion, texts: Sequence[str]) -> 
         return
     chosen = {thread.key for thread in ours}
     rows = [RowToIndex.of(row, text) for row, text in zip(portion.rows, texts, strict=True)]
-    there = yield from _still_there(sql, [row for row in rows if row.thread in chosen])
-    for some in _in_size([row for row in rows if row.text and row.place in there]):
+    still_there = yield from _still_there(sql, [row for row in rows if row.thread in chosen])
+    for some in _in_size([row for row in rows if row.text and row.place in still_there]):
         yield (
             f"INSERT INTO {sql.search} (thread, checkpoint, branch, number, words)"
             f" VALUES {', '.join([marks(5)] * len(some))}",
@@ -112,8 +112,8 @@ def index_portion(sql: MySQLFlavour, portion: Portion, texts: Sequence[str]) -> 
 
 
 def _still_there(sql: MySQLFlavour, rows: Sequence[RowToIndex]) -> Steps[set[tuple[Any, ...]]]:
-    """The rows that have not been deleted meanwhile."""
-    found: set[tuple[Any, ...]] = set()
+    """List the rows that have not been deleted meanwhile."""
+    stored: set[tuple[Any, ...]] = set()
     for some in portions([row for row in rows if row.checkpoint is None]):
         names = [value for row in some for value in (row.thread, row.branch, row.number)]
         places = ", ".join([marks(3)] * len(some))
@@ -121,16 +121,16 @@ def _still_there(sql: MySQLFlavour, rows: Sequence[RowToIndex]) -> Steps[set[tup
             f"SELECT thread, branch, number FROM {sql.runs} WHERE (thread, branch, number) IN ({places})",
             names,
         )
-        found |= {(thread, None, branch, number) for thread, branch, number in left}
+        stored |= {(thread, None, branch, number) for thread, branch, number in left}
     for some in portions([row for row in rows if row.checkpoint is not None]):
         ids = [row.checkpoint for row in some]
         left = yield f"SELECT thread, id FROM {sql.checkpoints} WHERE id IN {marks(len(ids))}", ids
-        found |= {(thread, key, None, None) for thread, key in left}
-    return found
+        stored |= {(thread, key, None, None) for thread, key in left}
+    return stored
 
 
 def _in_size(rows: Sequence[RowToIndex]) -> list[list[RowToIndex]]:
-    """The rows in lists that fit into one statement."""
+    """Split rows into lists that fit into one statement."""
     lists: list[list[RowToIndex]] = []
     size = AT_ONCE_BYTES
     for row in rows:
@@ -150,7 +150,7 @@ def _query(terms: Sequence[str]) -> str:
 
 
 def search(sql: MySQLFlavour, terms: Sequence[str], limit: int) -> Steps[list[Hit]]:
-    """Checkpoints with a row that contains all terms, best first."""
+    """Find checkpoints with a row that contains all terms, best first."""
     query = _query(terms)
     hits: list[Hit] = []
     skip, size = 0, limit * 2 + 10
@@ -163,17 +163,17 @@ def search(sql: MySQLFlavour, terms: Sequence[str], limit: int) -> Steps[list[Hi
         for *row, points in rows:
             hits += yield from _row_hits(sql, row, float(points), terms)
         # Several rows may belong to one checkpoint, so a full page may not be enough.
-        found = best_hits(hits, limit)
-        if len(found) >= limit or len(rows) < size:
-            return found
+        best = best_hits(hits, limit)
+        if len(best) >= limit or len(rows) < size:
+            return best
         skip += len(rows)
 
 
 def search_within(sql: MySQLFlavour, terms: Sequence[str], limit: int, prefix: str) -> Steps[list[Hit]]:
-    """The same in threads whose ids start with a prefix.
+    """Find checkpoints with a row that contains all terms, in threads whose ids start with a prefix, best first.
 
-    MySQL's own points depend on how many rows of all threads have a word. So the rows that were indexed last are
-    ranked by their own texts.
+    MySQL's own points depend on how many rows of all threads have a word. So the rows that were indexed last are ranked
+    by their own texts.
     """
     here, bounds = within(sql, prefix)
     rows = yield (
@@ -188,7 +188,10 @@ def search_within(sql: MySQLFlavour, terms: Sequence[str], limit: int, prefix: s
 
 
 def _row_hits(sql: MySQLFlavour, row: Row, points: float | None, terms: Sequence[str]) -> Steps[list[Hit]]:
-    """The hit for a row of the full text, if there is one; without points, with those that its own text has."""
+    """Make the hit for a row of the full text, if there is one.
+
+    Without `points`, the words of its own text are counted.
+    """
     thread, checkpoint, branch, number = row
     if checkpoint is None:
         hit = yield from run_hit(sql, thread, branch, number, points, terms)

@@ -1,9 +1,9 @@
-"""How MySQL saves for many threads in one commit: one round trip asks, and the next writes.
+"""Saves of many threads in one commit of MySQL: one round trip asks, and the next writes.
 
     BEGIN;
     SELECT … FROM locus_threads WHERE thread_id IN (…) FOR UPDATE SKIP LOCKED;
-    SELECT …;                                          the revs of the checkpoints that chains end with
-    SELECT …;                                          what `decide` has to know of members that continue no chain
+    SELECT …;                                          the revs of the last saves to threads that the handle has seen
+    SELECT …;                                          what `decide` has to know of all other members
 
     INSERT INTO locus_threads …;                       a new thread
     INSERT INTO locus_runs … VALUES …, …, …;           of all members at once
@@ -34,19 +34,19 @@ from locus.memory.model.records import Commit, Outcome, TaskWrites, Verdict
 
 @dataclass
 class Save:
-    """A commit of a group, and what has become of it so far."""
+    """A commit of a group, with its outcome as soon as that is known."""
 
     commit: Commit
-    chain: LastSeenThread | None
-    """The chain that it continues, as far as its handle knows."""
+    last_seen: LastSeenThread | None
+    """The thread as the handle last saw it, if the commit continues that."""
     outcome: Outcome | None = None
     key: Any = None
-    """The key of its thread; of a new one, what stands for it in the statements that follow."""
+    """The key of its thread; for a new thread, an expression for it."""
     removals: int = 0
     base_rev: str | None = None
-    """The rev of what its chain ends with; None if that is not there."""
+    """The rev of the handle's last save to the thread, as it is stored; None if the checkpoint is gone."""
     created: int | None = None
-    """Which statement creates its thread."""
+    """The index of the statement that creates its thread."""
 
 
 @dataclass
@@ -55,23 +55,23 @@ class Task:
 
     writes: TaskWrites
     key: int | None = None
-    """The key of its thread, if that is locked."""
+    """The key of its thread if that is locked."""
 
 
 @dataclass
 class Group:
-    """Members of different threads, in the order of their ids, which all groups have in common."""
+    """Members of different threads, in the order of their ids. All groups use the same order."""
 
     sql: MySQLFlavour
     saves: list[Save]
     tasks: list[Task]
     creating: bool
-    """Whether threads that are not there are created."""
+    """True if threads that do not exist are created."""
     _written: list[tuple[Save, Outcome]] = field(default_factory=list)
     _new: list[Save] = field(default_factory=list)
 
     def questions(self) -> list[Statement]:
-        """Lock the threads, and ask everything that is not known."""
+        """The statements that lock the threads, and ask everything that is not known."""
         sql = self.sql
         ids = [save.commit.thread_id for save in self.saves] + [task.writes.thread_id for task in self.tasks]
         statements: list[Statement] = [
@@ -88,11 +88,11 @@ class Group:
             statements.append(
                 (f"SELECT t.thread_id FROM {sql.threads} t WHERE t.thread_id IN {marks(len(firsts))}", firsts)
             )
-        chains = [save.chain for save in self.saves if save.chain is not None]
-        if chains:
-            statements.append(_base_revs(sql, chains))
+        last_seen = [save.last_seen for save in self.saves if save.last_seen is not None]
+        if last_seen:
+            statements.append(_base_revs(sql, last_seen))
         for save in self.saves:
-            if save.chain is None:
+            if save.last_seen is None:
                 statements += questions_in_lock(sql, save.commit)
         return statements
 
@@ -100,27 +100,27 @@ class Group:
         return [save for save in self.saves if self.creating and can_be_first(save.commit)]
 
     def decide(self, results: Sequence[Result]) -> None:
-        """Take the answers. Whoever gets no outcome is not written."""
+        """Decide on all members by the answers to `questions`. A member without an outcome is not written."""
         _, locked, *rest = results
         threads = {row[0]: row[1:] for row in locked.rows if row[-1]}
         may_create = self._that_may_create()
-        there = {row[0] for row in locked.rows}
+        existing = {row[0] for row in locked.rows}
         if may_create:
-            there |= {thread_id for (thread_id,) in rest.pop(0).rows}
-        chained = [save for save in self.saves if save.chain is not None]
-        if chained:
+            existing |= {thread_id for (thread_id,) in rest.pop(0).rows}
+        relying = [save for save in self.saves if save.last_seen is not None]
+        if relying:
             (revs,) = rest.pop(0).rows
-            for save, rev in zip(chained, revs, strict=True):
+            for save, rev in zip(relying, revs, strict=True):
                 save.base_rev = rev
         for save in self.saves:
             answers: list[Result] = []
-            if save.chain is None:
+            if save.last_seen is None:
                 count = len(questions_in_lock(self.sql, save.commit))
                 answers, rest = rest[:count], rest[count:]
             if save.commit.thread_id in threads:
                 save.key, last_seq, save.removals, _ = threads[save.commit.thread_id]
                 save.outcome = _outcome(save, last_seq, answers)
-            elif save in may_create and save.commit.thread_id not in there:
+            elif save in may_create and save.commit.thread_id not in existing:
                 save.outcome = Outcome(Verdict.COMMITTED, 1)
                 self._new.append(save)
             if save.outcome is not None and save.outcome.is_written:
@@ -130,7 +130,7 @@ class Group:
                 task.key = threads[task.writes.thread_id][0]
 
     def writes(self) -> list[Statement]:
-        """What writes the members that have to be written; nothing if there are none."""
+        """The statements that write the members and commit; none if there is nothing to write."""
         creation = self._creation()
         statements = [*creation, *self._runs(), *self._checkpoints(), *self._moves(), *self._task_writes()]
         return [*statements, COMMIT] if statements else []
@@ -175,7 +175,7 @@ class Group:
         return _rows(self.sql.insert_with_keys, rows)
 
     def _moves(self) -> list[Statement]:
-        """Raise the counters of threads that were there."""
+        """The statements that raise the counters of existing threads."""
         by_expiry: dict[Any, list[Any]] = {}
         for save, _ in self._written:
             if save.created is None:
@@ -202,20 +202,20 @@ class Group:
         return [*statements, *_rows(sql.put_write(), rows)]
 
 
-def _base_revs(sql: MySQLFlavour, chains: Sequence[LastSeenThread]) -> Statement:
-    """Asks for the revs of the checkpoints that chains end with, all in one row."""
+def _base_revs(sql: MySQLFlavour, threads: Sequence[LastSeenThread]) -> Statement:
+    """A statement that asks for the revs of the handle's last saves to threads, all in one row."""
     rev = f"(SELECT c.rev FROM {sql.checkpoints} c WHERE c.thread = ? AND c.namespace = ? AND c.checkpoint_id = ?)"
-    values = [value for chain in chains for value in (chain.key, chain.namespace, chain.base.checkpoint_id)]
-    return f"SELECT {', '.join([rev] * len(chains))}", values
+    values = [value for thread in threads for value in (thread.key, thread.namespace, thread.base.checkpoint_id)]
+    return f"SELECT {', '.join([rev] * len(threads))}", values
 
 
 def _outcome(save: Save, last_seq: int, answers: Sequence[Result]) -> Outcome | None:
-    """What becomes of a commit whose thread is locked, and has not expired."""
-    chain = save.chain
-    if chain is not None:
-        expected = (chain.key, chain.seq, chain.removals, chain.base.rev)
+    """Decide on a commit whose thread is locked, and has not expired."""
+    last_seen = save.last_seen
+    if last_seen is not None:
+        expected = (last_seen.key, last_seen.seq, last_seen.removals, last_seen.base.rev)
         as_known = expected == (save.key, last_seq, save.removals, save.base_rev)
-        return Outcome(Verdict.COMMITTED, last_seq + 1, chain.base.checkpoint_id) if as_known else None
+        return Outcome(Verdict.COMMITTED, last_seq + 1, last_seen.base.checkpoint_id) if as_known else None
     known, latest, *taken = answers
     outcome = decide(save.commit, looked(last_seq, known.rows, latest.rows, [result.rows for result in taken]))
     # To replace one takes more steps.
@@ -223,11 +223,11 @@ def _outcome(save: Save, last_seq: int, answers: Sequence[Result]) -> Outcome | 
 
 
 def _rows(insert: str, rows: Sequence[Row]) -> list[Statement]:
-    """An INSERT of one row, for many."""
+    """Extend an INSERT of one row to many rows."""
     if not rows:
         return []
     before, values, after = insert.partition("VALUES ")
     row = marks(len(rows[0]))
     assert after.startswith(row)
     text = f"{before}{values}{', '.join([row] * len(rows))}{after.removeprefix(row)}"
-    return [(text, [value for one in rows for value in one])]
+    return [(text, [value for cells in rows for value in cells])]

@@ -1,1 +1,1 @@
-"""What the backends on object stores share: one layout for S3 and OCI Object Storage."""
+"""Object stores: one engine and one layout for S3 and OCI Object Storage."""

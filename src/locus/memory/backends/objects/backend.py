@@ -1,4 +1,4 @@
-"""What the public classes on object stores share."""
+"""Base classes of the public backends on object stores."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from locus.memory.store import CheckpointStore
 
 
 class ObjectCheckpointStore(CheckpointStore):
-    """A `CheckpointStore` over objects: its vacuum also sweeps."""
+    """A `CheckpointStore` over objects. Its vacuum also sweeps."""
 
     def __init__(self, engine: ObjectEngine, *, ttl_seconds: float | None = None, cache_mb: float = CACHE_MB) -> None:
         super().__init__(engine, ttl_seconds=ttl_seconds, cache_mb=cache_mb)
@@ -42,13 +42,13 @@ class ObjectCheckpointStore(CheckpointStore):
         return removed
 
     async def sweep(self, grace: timedelta = GRACE) -> int:
-        """See `ObjectEngine.sweep`."""
+        """Sweep the store: call `ObjectEngine.sweep`."""
         async with self.using():
             return await self._engine.sweep(grace)
 
 
 class ObjectVerbs(StoreVerbs):
-    """What a backend on an object store offers beyond the common verbs."""
+    """The methods that a backend on an object store has beyond the common verbs."""
 
     async def sweep(self, grace: timedelta = GRACE) -> int:
         """Remove what deletions, merges and crashes have left; return how many objects were removed.

@@ -1,10 +1,10 @@
-"""What an object store must be able to do: five requests, the same for S3, OCI and a dict.
+"""The port to object stores: five requests, the same for S3, OCI and a dict.
 
 Keys are relative to the store's prefix, which the store adds and takes away. They are made of `[0-9A-Za-z._/-]` only
 and have at most `MAX_KEY` characters. A prefix may have the rest of the 1,024 bytes that both clouds allow.
 
 The store may send any request again when an answer was lost. So `put` may say "exists already" of an object that this
-very call has written: the engine compares what exists with what it sent.
+very call has written: the engine compares the existing object with the one it sent.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from locus.errors import CheckpointError, ConfigurationError
 T = TypeVar("T")
 
 MAX_KEY = 512
-"""The most characters a key may have, without the store's prefix."""
+"""The largest number of characters in a key, without the store's prefix."""
 
 MAX_OBJECT_NAME = 1_024
-"""The most bytes the name of an object may have, on either cloud."""
+"""The largest number of bytes in the name of an object, on either cloud."""
 
 PAGE = 1_000
-"""How many keys one request lists or deletes at most, on either cloud."""
+"""The largest number of keys that one request lists or deletes, on either cloud."""
 
 
 def checked_prefix(prefix: str, example: str) -> str:
-    """The prefix, ending with a slash so that `a` is not the beginning of `ab`; or empty."""
+    """Check a prefix, and end it with a slash so that `a` is not the beginning of `ab`; it may be empty."""
     if not isinstance(prefix, str):
         raise ConfigurationError(f"prefix is text, got {type(prefix).__name__}")
     prefix = prefix.strip("/")
@@ -74,7 +74,7 @@ class Span(NamedTuple):
 
     @property
     def header(self) -> str:
-        """As the header `Range` names it."""
+        """The value of the header `Range` for these bytes."""
         return f"bytes={self.start}-{self.end - 1}"
 
     def of(self, body: bytes) -> bytes:
@@ -82,12 +82,12 @@ class Span(NamedTuple):
 
 
 class Listed(NamedTuple):
-    """An object as a listing shows it."""
+    """An object in a listing."""
 
     key: str
     size: int
     modified: datetime
-    """By the clock of the store, with a time zone."""
+    """The time of its last change, by the clock of the store, with a time zone."""
 
 
 class ObjectStore(ABC):
@@ -101,20 +101,20 @@ class ObjectStore(ABC):
     """The exceptions that `translate` understands."""
 
     at_once: int = 64
-    """How many requests of one operation are under way at the same time."""
+    """The number of requests of one operation that are under way at the same time."""
 
     def __init__(self) -> None:
         self.requests: Counter[str] = Counter()
-        """How many requests were made, by kind: "put", "get", "list", "delete". They are the bill."""
+        """The number of requests by kind: "put", "get", "list", "delete". They are the bill."""
 
     @property
     @abstractmethod
     def identity(self) -> str:
-        """Names the bucket and the prefix: equal for two handles on the same objects. Holds no secret."""
+        """A name of the bucket and the prefix, without secrets. Two handles on the same objects have the same one."""
 
     @abstractmethod
     def translate(self, error: BaseException) -> CheckpointError:
-        """The `CheckpointError` for one of `driver_errors`; its text holds no secret."""
+        """Make a `CheckpointError` of one of `driver_errors`; its text holds no secret."""
 
     @abstractmethod
     async def put(self, key: str, body: bytes, *, if_absent: bool) -> bool:
@@ -125,20 +125,20 @@ class ObjectStore(ABC):
 
     @abstractmethod
     async def get(self, key: str, span: Span | None = None) -> bytes | None:
-        """The object's body, or a part of it; `None` only if the store says that the object does not exist.
+        """Read an object's body, or a part of it; None only if the store says that the object does not exist.
 
-        A part that lies behind the end is empty, and one that reaches over it is shorter.
+        A part behind the end is empty, and one that reaches over the end is shorter.
         """
 
     async def get_many(self, keys: Collection[str]) -> dict[str, bytes | None]:
-        """Several objects at once."""
+        """Read several objects at once."""
         found = await self.get_parts([(key, None) for key in keys])
         return {key: body for (key, _), body in found.items()}
 
     async def get_parts(
         self, parts: Collection[tuple[str, Span | None]]
     ) -> dict[tuple[str, Span | None], bytes | None]:
-        """Several objects, or parts of some, at once."""
+        """Read several objects, or parts of some, at once."""
         bodies = await together([partial(self.get, key, span) for key, span in parts], self.at_once)
         return dict(zip(parts, bodies, strict=True))
 
@@ -146,9 +146,9 @@ class ObjectStore(ABC):
     async def list(
         self, prefix: str, *, start_after: str | None = None, limit: int | None = None
     ) -> builtins.list[Listed]:
-        """Objects whose keys begin with `prefix` and sort after `start_after`, in the order of their keys' bytes.
+        """List objects whose keys begin with `prefix` and sort after `start_after`, in the order of their keys' bytes.
 
-        Pages are fetched until there are no more, or `limit` objects were found.
+        Pages are fetched until there are no more, or until `limit` objects are listed.
         """
 
     @abstractmethod

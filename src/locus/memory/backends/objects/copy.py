@@ -21,7 +21,7 @@ from locus.memory.model.sizes import brought, fitting
 
 @dataclass(frozen=True)
 class Copy:
-    """What is to be copied, with the numbers of the source."""
+    """The content to copy, with the numbers of the source."""
 
     rows: list[CheckpointRow]
     runs: dict[RunInfo, TextRef]
@@ -30,7 +30,7 @@ class Copy:
 
 @dataclass(frozen=True)
 class Page:
-    """Some checkpoints of a thread, and what they need."""
+    """Some checkpoints of a thread, with the texts, runs and writes that they need."""
 
     entries: list[tuple[Entry, CheckpointRow]]
     runs: dict[RunInfo, TextRef]
@@ -39,13 +39,13 @@ class Page:
 
     @property
     def refs(self) -> list[TextRef]:
-        writes = [write.ref for kept in self.writes.values() for write in kept.values()]
+        writes = [write.ref for pending in self.writes.values() for write in pending.values()]
         return [*(row.head for _, row in self.entries), *self.runs.values(), *writes]
 
     def exported(self, text: Callable[[TextRef], str]) -> Exported:
         writes = {
-            of: [Write(task, put.task_path, idx, put.channel, text(put.ref)) for (task, idx), put in kept.items()]
-            for of, kept in self.writes.items()
+            of: [Write(task, put.task_path, idx, put.channel, text(put.ref)) for (task, idx), put in pending.items()]
+            for of, pending in self.writes.items()
         }
         return Exported(
             [Stored(entry, text(row.head), row.manifest) for entry, row in self.entries],
@@ -58,9 +58,9 @@ class Page:
 def page_of(
     index: ThreadIndex, after_seq: int, limit: int, known: Mapping[str, int]
 ) -> tuple[Page, list[TextRef]] | None:
-    """The checkpoints that follow a number; `None` if there are none.
+    """Gather the checkpoints that follow a number; None if there are none.
 
-    Texts of which the lengths are not known take no room: they are in an object that is read as a whole in any case.
+    Texts of unknown length take no room: they are in an object that is read as a whole in any case.
     """
     rows = [row for seq, row in sorted(index.rows.items()) if seq > after_seq][:limit]
     if not rows:
@@ -98,7 +98,7 @@ def _page(index: ThreadIndex, rows: Sequence[CheckpointRow], known: Mapping[str,
 
 
 def line_copy_of(index: ThreadIndex, line: Line) -> tuple[Copy, list[TextRef]] | None:
-    """A checkpoint with its ancestors, and what they need; `None` if there is none."""
+    """Gather a checkpoint with its ancestors, and everything that they need; None if it does not exist."""
     ids, orphan = line_in(map(index.entry, index.rows.values()), line)
     return copy_of(index, line.namespace, set(ids), orphan)
 
@@ -106,7 +106,7 @@ def line_copy_of(index: ThreadIndex, line: Line) -> tuple[Copy, list[TextRef]] |
 def copy_of(
     index: ThreadIndex, namespace: str | None, ids: Collection[str] | None, orphan: str | None = None
 ) -> tuple[Copy, list[TextRef]] | None:
-    """All checkpoints, or these of one namespace, and what they need; `None` if there are none.
+    """Gather all checkpoints, or these of one namespace, and everything that they need; None if there are none.
 
     The `orphan` gets no parent.
     """
@@ -130,9 +130,9 @@ def copy_of(
     return Copy(rows, runs, writes), refs
 
 
-def copy_draft(found: Copy, text: Callable[[TextRef], str], number: int) -> Draft:
-    """The event, if it gets this number. Its checkpoints are numbered from there on."""
-    seqs = {row.seq: number + position for position, row in enumerate(found.rows)}
+def copy_draft(copy: Copy, text: Callable[[TextRef], str], number: int) -> Draft:
+    """Make the event of a copy, if it gets this number. Its checkpoints are numbered from there on."""
+    seqs = {row.seq: number + position for position, row in enumerate(copy.rows)}
     lines: list[str] = []
 
     def stored(ref: TextRef) -> TextRef:
@@ -140,16 +140,16 @@ def copy_draft(found: Copy, text: Callable[[TextRef], str], number: int) -> Draf
         return TextRef(number, len(lines) - 1, crc32(one_line(lines[-1]).encode()), ref.before)
 
     rows: list[list[Any]] = []
-    for row in found.rows:
+    for row in copy.rows:
         parent = seqs.get(row.parent) if isinstance(row.parent, int) else row.parent
         rows.append(row_facts(replace(row, seq=seqs[row.seq], parent=parent, head=stored(row.head))))
     facts = {
         "to": number + len(rows) - 1,
         "rows": rows,
-        "runs": [[*run, *stored(ref)] for run, ref in found.runs.items()],
+        "runs": [[*run, *stored(ref)] for run, ref in copy.runs.items()],
         "writes": [
             [namespace, checkpoint_id, task_id, idx, write.task_path, write.channel, *stored(write.ref)[:3]]
-            for namespace, checkpoint_id, task_id, idx, write in found.writes
+            for namespace, checkpoint_id, task_id, idx, write in copy.writes
         ],
     }
     return Draft("copy", facts, lines)

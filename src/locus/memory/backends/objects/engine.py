@@ -1,20 +1,20 @@
-"""Threads in an object store: one engine and one layout for S3 and OCI.
+"""The engine for object stores: one engine and one layout for S3 and OCI.
 
 A thread is a log of immutable, numbered objects. See
 
-    schema    for the names of the objects and what is in them
+    schema    for the names of the objects, and for their content
     log       for how a save becomes an object, and why that needs no lock
-    index     for what a thread is, as its events make it
+    index     for the thread that results from its events
     read      for how a thread is read, or only its end
-    tip       for what the end of a thread says of its beginning
+    tip       for how the end of a thread repeats facts of its beginning
     texts     for how parts of large objects are read
-    places    for where texts are in these
+    places    for the places of texts in these
     merge     for how any checkpoint of a long thread is read with few requests
     remove    for how deleted content is removed
     copy      for copies and exports
-    markers   for which threads there are
+    markers   for lists of threads
 
-What operations cost::
+The costs of operations::
 
     save      PUT event n, on condition that there is none        1 request; 2 more each 16 saves
     load      LIST the thread, then GET everything at once        2 round trips; 1 where the handle knows the thread
@@ -72,13 +72,13 @@ from locus.memory.runtime.retry import Backoff
 _BETWEEN_SWEEPS = Backoff(0.02, 0.15, random_part=0.0)
 
 _MAX_REMEMBERED = 100_000
-"""How many checkpoints a handle remembers, over all threads."""
+"""The number of checkpoints that a handle remembers, over all threads."""
 
 _NEWEST: Final = Recent(2 * FAN)
-"""Enough to decide on a save: the latest checkpoint, the one before it, and a tip."""
+"""The newest events, which are enough to decide on a save: the two latest checkpoints, and a tip."""
 
 _LATEST: Final = Recent()
-"""All that the latest checkpoint consists of: mostly the whole thread, but not if its lists are cut short."""
+"""The content of the latest checkpoint: mostly the whole thread, but not if its lists are cut short."""
 
 _ALL_ENTRIES: Final = Recent(2**53)
 """All events, but no texts before it is known which ones are needed."""
@@ -140,21 +140,21 @@ class ObjectEngine(Engine, KeepsWrites, FindsMetadata, Copies, Exports, Maintain
         return await self._log(commit.thread_id).change(propose, _NEWEST)
 
     async def read(self, thread_id: str, namespace: str, checkpoint_id: str | None) -> Stored | None:
-        def find(index: ThreadIndex) -> tuple[_Found, list[TextRef]] | None:
+        def find(index: ThreadIndex) -> tuple[_LocatedCheckpoint, list[TextRef]] | None:
             row = index.row(namespace, checkpoint_id)
-            return None if row is None else _found(index, row, index.holding(wanted(row.manifest)))
+            return None if row is None else _located(index, row, index.holding(wanted(row.manifest)))
 
         return _stored(await self._log(thread_id).read(find, _LATEST if checkpoint_id is None else None))
 
     async def read_part(self, thread_id: str, namespace: str, checkpoint_id: str | None, part: Part) -> Stored | None:
-        def find(index: ThreadIndex) -> tuple[_Found, list[TextRef]] | None:
+        def find(index: ThreadIndex) -> tuple[_LocatedCheckpoint, list[TextRef]] | None:
             row = index.row(namespace, checkpoint_id)
-            return None if row is None else _found(index, row, index.holding(needed(row.manifest, part)))
+            return None if row is None else _located(index, row, index.holding(needed(row.manifest, part)))
 
         return _stored(await self._log(thread_id).read(find, _recent(part)))
 
     async def read_since(self, thread_id: str, namespace: str, checkpoint_id: str | None, held: Base) -> Stored | None:
-        def find(index: ThreadIndex) -> tuple[_Found, list[TextRef]] | None:
+        def find(index: ThreadIndex) -> tuple[_LocatedCheckpoint, list[TextRef]] | None:
             row = index.row(namespace, checkpoint_id)
             if row is None:
                 return None
@@ -162,8 +162,8 @@ class ObjectEngine(Engine, KeepsWrites, FindsMetadata, Copies, Exports, Maintain
             base = None if seq is None or index.rows[seq].rev != held.rev else index.rows[seq]
             runs = None if base is None else index.beyond(wanted(base.manifest), wanted(row.manifest))
             if runs is None:
-                return _found(index, row, index.holding(wanted(row.manifest)))
-            return _found(index, row, runs, held)
+                return _located(index, row, index.holding(wanted(row.manifest)))
+            return _located(index, row, runs, held)
 
         return _stored(await self._log(thread_id).read(find, _NEWEST))
 
@@ -199,7 +199,10 @@ class ObjectEngine(Engine, KeepsWrites, FindsMetadata, Copies, Exports, Maintain
         return await self._log(thread.thread_id).ask(lambda index: (bool(index.rows), index.last_seq))
 
     async def _is_there(self, thread: MarkedThread) -> tuple[bool, int]:
-        """The same. A damaged thread is there, so that it can be looked at, or deleted."""
+        """Tell whether a thread has checkpoints, and as of which number.
+
+        A damaged thread has some, so that it can be looked at, or deleted.
+        """
         try:
             return await self._has_checkpoints(thread)
         except UnsupportedFormatError:
@@ -229,7 +232,7 @@ class ObjectEngine(Engine, KeepsWrites, FindsMetadata, Copies, Exports, Maintain
         return newest([entry async for entry in self._entries(prefix)], limit)
 
     async def newest_threads(self, limit: int, before: str | None = None, prefix: str = "") -> NewestThreads:
-        """One request a thread at least: no object says which threads are the newest."""
+        """List threads, with one request each at least: no object says which threads are the newest."""
         damaged: list[CorruptCheckpointError] = []
         names = await self.threads(Pattern(within=prefix), None)
         found = await together([partial(self._entries_of, name, 1, damaged) for name in names], 16)
@@ -241,7 +244,7 @@ class ObjectEngine(Engine, KeepsWrites, FindsMetadata, Copies, Exports, Maintain
         return newest(found, limit)
 
     async def _entries(self, prefix: str) -> AsyncIterator[Entry]:
-        """All entries of all threads with the prefix. An index over them would cost every save a request.
+        """Yield all entries of all threads with the prefix. An index over them would cost every save a request.
 
         Damaged threads are left out, with a warning.
         """
@@ -257,7 +260,7 @@ class ObjectEngine(Engine, KeepsWrites, FindsMetadata, Copies, Exports, Maintain
     async def _entries_of(
         self, thread_id: str, limit: int | None, damaged: list[CorruptCheckpointError]
     ) -> list[Entry]:
-        """The newest entries of a thread; none of one that cannot be read, which is added to `damaged`."""
+        """Read the newest entries of a thread; none of one that cannot be read, whose error is added to `damaged`."""
         try:
             return await self.history(thread_id, None, limit, None)
         except UnsupportedFormatError:
@@ -282,19 +285,19 @@ class ObjectEngine(Engine, KeepsWrites, FindsMetadata, Copies, Exports, Maintain
     async def get_writes(self, thread_id: str, namespace: str, checkpoint_id: str, task_id: str | None) -> list[Write]:
         def find(index: ThreadIndex) -> tuple[list[tuple[str, int, str, str, TextRef]], list[TextRef]] | None:
             index.must_be_whole()  # they may have been put long before the checkpoint
-            kept = index.writes.get((namespace, checkpoint_id), {})
-            found = [
+            stored = index.writes.get((namespace, checkpoint_id), {})
+            pending = [
                 (task, idx, write.task_path, write.channel, write.ref)
-                for (task, idx), write in kept.items()
+                for (task, idx), write in stored.items()
                 if task_id in (None, task)
             ]
-            return (found, [ref for *_, ref in found]) if found else None
+            return (pending, [ref for *_, ref in pending]) if pending else None
 
         answer = await self._log(thread_id).read(find, _ALL_ENTRIES)
         if answer is None:
             return []
-        found, texts = answer
-        writes = [Write(task, path, idx, channel, texts.text(ref)) for task, idx, path, channel, ref in found]
+        pending, texts = answer
+        writes = [Write(task, path, idx, channel, texts.text(ref)) for task, idx, path, channel, ref in pending]
         return sorted(writes, key=writes_order)
 
     async def copy(self, source: str, dest: str, namespace: str | None, checkpoint_ids: Collection[str] | None) -> int:
@@ -309,12 +312,12 @@ class ObjectEngine(Engine, KeepsWrites, FindsMetadata, Copies, Exports, Maintain
         answer = await self._log(source).read(choose)
         if answer is None:
             return 0
-        found, texts = answer
+        copy, texts = answer
 
         def propose(index: ThreadIndex) -> Proposal[int]:
             if index.rows:
                 return Proposal(-1)
-            return Proposal(len(found.rows), copy_draft(found, texts.text, index.next), Transition.BEGINS)
+            return Proposal(len(copy.rows), copy_draft(copy, texts.text, index.next), Transition.BEGINS)
 
         return await self._log(dest).change(propose)
 
@@ -326,13 +329,13 @@ class ObjectEngine(Engine, KeepsWrites, FindsMetadata, Copies, Exports, Maintain
         return page.exported(texts.text)
 
     async def outlived(
-        self, kept: Retention, after: str = "", prefix: str = "", limit: int = PAGE
+        self, retention: Retention, after: str = "", prefix: str = "", limit: int = PAGE
     ) -> AsyncGenerator[OutlivedPage]:
-        async def one(thread_id: str) -> Outlived | CorruptCheckpointError:
+        async def result(thread_id: str) -> Outlived | CorruptCheckpointError:
             def find(index: ThreadIndex) -> Outlived:
                 index.must_be_whole()
                 entries = [index.entry(row) for row in index.rows.values()]
-                return outlived_in(thread_id, entries, kept, orphaned(index.orphans(), kept.orphans_before))
+                return outlived_in(thread_id, entries, retention, orphaned(index.orphans(), retention.orphans_before))
 
             try:
                 return await self._log(thread_id).ask(find)
@@ -341,14 +344,17 @@ class ObjectEngine(Engine, KeepsWrites, FindsMetadata, Copies, Exports, Maintain
 
         while thread_ids := await self.threads(Pattern(within=prefix, after=after), limit):
             after = thread_ids[-1]
-            found = await together([partial(one, thread_id) for thread_id in thread_ids], 16)
-            damaged = [error for error in found if isinstance(error, CorruptCheckpointError)]
+            results = await together([partial(result, thread_id) for thread_id in thread_ids], 16)
+            damaged = [error for error in results if isinstance(error, CorruptCheckpointError)]
             yield OutlivedPage(
-                after, len(thread_ids), [one for one in found if isinstance(one, Outlived) and one], damaged
+                after,
+                len(thread_ids),
+                [result for result in results if isinstance(result, Outlived) and result],
+                damaged,
             )
 
     async def measure(self, thread_id: str) -> Measured | None:
-        """As events tell the lengths of their texts. Those that a sweep has put together tell none, and are read."""
+        """Measure a thread. Events tell the lengths of their texts, except for those that a sweep has put together."""
 
         def find(index: ThreadIndex) -> tuple[_Texts, list[TextRef]] | None:
             index.must_be_whole()
@@ -356,7 +362,9 @@ class ObjectEngine(Engine, KeepsWrites, FindsMetadata, Copies, Exports, Maintain
                 return None
             runs, _ = index.needed()
             rows = [(index.entry(row), row.manifest, row.head) for row in index.rows.values()]
-            writes = {place: [one.ref for one in kept.values()] for place, kept in index.writes.items() if kept}
+            writes = {
+                place: [write.ref for write in pending.values()] for place, pending in index.writes.items() if pending
+            }
             refs = [*(ref for *_, ref in rows), *runs.values(), *(ref for some in writes.values() for ref in some)]
             sizes = {ref: index.places.size(ref) for ref in refs}
             unknown = [ref for ref, size in sizes.items() if size is None]
@@ -365,24 +373,24 @@ class ObjectEngine(Engine, KeepsWrites, FindsMetadata, Copies, Exports, Maintain
         answer = await self._log(thread_id).read(find, _ALL_ENTRIES)
         if answer is None:
             return None
-        found, texts = answer
+        located, texts = answer
 
         def size(ref: TextRef) -> int:
-            known = found.sizes[ref]
+            known = located.sizes[ref]
             return text_bytes(texts.text(ref)) if known is None else known
 
         return Measured(
             [
                 MeasuredCheckpoint(entry, manifest, size(head) + text_bytes(manifest) + text_bytes(entry.metadata))
-                for entry, manifest, head in found.rows
+                for entry, manifest, head in located.rows
             ],
-            {run: size(ref) for run, ref in found.runs.items()},
-            {place: MeasuredWrites(len(refs), sum(map(size, refs))) for place, refs in found.writes.items()},
+            {run: size(ref) for run, ref in located.runs.items()},
+            {place: MeasuredWrites(len(refs), sum(map(size, refs))) for place, refs in located.writes.items()},
         )
 
     async def delete_orphans(self, thread_id: str, places: Collection[Place]) -> int:
         def propose(index: ThreadIndex) -> Proposal[int]:
-            """Let one task that has numbered writes write nothing: there is no event that removes others."""
+            """Let one task that has numbered writes write nothing: no event only removes pending writes."""
             index.must_be_whole()
             for place in sorted(index.orphans().keys() & places):
                 numbered = Counter(task for task, idx in index.writes[place] if idx >= 0)
@@ -449,7 +457,7 @@ class ObjectEngine(Engine, KeepsWrites, FindsMetadata, Copies, Exports, Maintain
 
 
 class _Texts(NamedTuple):
-    """Where the texts of a thread are, and how long, as far as that is known."""
+    """The places of the texts of a thread, and their lengths as far as they are known."""
 
     rows: list[tuple[Entry, str, TextRef]]
     runs: dict[RunInfo, TextRef]
@@ -457,8 +465,8 @@ class _Texts(NamedTuple):
     sizes: dict[TextRef, int | None]
 
 
-class _Found(NamedTuple):
-    """A checkpoint as the index has it."""
+class _LocatedCheckpoint(NamedTuple):
+    """A checkpoint, with the places of its texts."""
 
     entry: Entry
     manifest: str
@@ -468,26 +476,26 @@ class _Found(NamedTuple):
     since: Base | None
 
 
-def _found(
+def _located(
     index: ThreadIndex, row: CheckpointRow, runs: dict[RunInfo, TextRef], since: Base | None = None
-) -> tuple[_Found, list[TextRef]]:
-    """A checkpoint with some runs, and the texts that it needs."""
-    found = _Found(index.entry(row), row.manifest, row.head, runs, index.passed(row), since)
-    return found, [row.head, *runs.values()]
+) -> tuple[_LocatedCheckpoint, list[TextRef]]:
+    """Locate a checkpoint with some runs, and list the texts that it needs."""
+    located = _LocatedCheckpoint(index.entry(row), row.manifest, row.head, runs, index.passed(row), since)
+    return located, [row.head, *runs.values()]
 
 
-def _stored(answer: tuple[_Found, FetchedObjects] | None) -> Stored | None:
+def _stored(answer: tuple[_LocatedCheckpoint, FetchedObjects] | None) -> Stored | None:
     if answer is None:
         return None
-    found, texts = answer
+    located, texts = answer
     runs: dict[str, list[Run]] = {}
-    for info, ref in found.runs.items():
+    for info, ref in located.runs.items():
         runs.setdefault(info.branch, []).append(Run(*info, texts.text(ref), ref.before))
-    return Stored(found.entry, texts.text(found.head), found.manifest, runs, found.passed, found.since)
+    return Stored(located.entry, texts.text(located.head), located.manifest, runs, located.passed, located.since)
 
 
 def _recent(part: Part) -> Recent:
-    """How many of the newest events have a part, probably: each turn is one, and adds to each list."""
+    """The number of the newest events that probably have a part: each turn is one, and adds to each list."""
     if not isinstance(part, Range):
         return Recent(max(part.last, RECENT) + FAN, part.last)
     if part.start >= 0:

@@ -1,11 +1,11 @@
-"""A thread as its events have made it, without any payload: what decisions need, and where the texts are.
+"""A thread without its payloads, as its events have made it: the facts for decisions, and the places of texts.
 
-All handles apply the same events in the same order. So all of them come to the same index, whether they read the
-events one by one, merged, or as a sweep has left them.
+All handles apply the same events in the same order. So all of them come to the same index, whether they read the events
+one by one, merged, or as a sweep has left them.
 
 An index may also begin in the middle, because the latest checkpoint mostly needs the newest events. Then it answers
-what these tell for certain, and for everything else it raises `EarlierEventsNeeded`. That it does not know something
-never means that it is not there.
+only as far as these tell for certain, and otherwise raises `EarlierEventsNeeded`. A fact that it does not know may be
+true all the same.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from locus.memory.model.records import Entry, Extent, Known, RunInfo
 from locus.memory.model.retention import unneeded_runs
 
 RECENT = 64
-"""How many of the newest events a reader knows anyway who asks for items."""
+"""The number of the newest events that a reader of items reads in any case."""
 
 SHORT = 64
-"""Items of a list of which a tip may tell. Of longer ones the last items are asked for, or all."""
+"""The longest list whose place a tip may tell. Of longer ones the last items are read, or all."""
 
 
 class EarlierEventsNeeded(Exception):
-    """An index that begins in the middle of its thread cannot tell. Read more of the thread."""
+    """An index that begins in the middle of its thread cannot answer: more of the thread has to be read."""
 
 
 class Version(NamedTuple):
@@ -52,7 +52,7 @@ class WriteInfo(NamedTuple):
 
 @dataclass
 class ThreadIndex:
-    """One thread. `next` is the number of the event that comes next."""
+    """The index of one thread. `next` is the number of the event that comes next."""
 
     thread_id: str
     next: int = 1
@@ -60,30 +60,30 @@ class ThreadIndex:
     ids: dict[tuple[str, str], int] = field(default_factory=dict)
     newest: dict[str, list[int]] = field(default_factory=dict)
     gone: dict[int, Parent] = field(default_factory=dict)
-    """Rows that were removed, and the parent of each."""
+    """The parent of each row that was removed."""
     awaited: dict[tuple[str, str], list[int]] = field(default_factory=dict)
-    """Checkpoints that do not exist, and the rows whose parent they are."""
+    """The rows by their parent, where that is a checkpoint that does not exist."""
     runs: dict[str, list[RunInfo]] = field(default_factory=dict)
     tops: dict[str, int] = field(default_factory=dict)
     """The highest number that a run of each branch ever had: it is not given out again."""
     run_refs: dict[tuple[str, int], TextRef] = field(default_factory=dict)
-    """Where the items of each run are."""
+    """The place of the items of each run."""
     writes: dict[tuple[str, str], dict[tuple[str, int], WriteInfo]] = field(default_factory=dict)
     removal: int = 0
-    """The last event that removed anything."""
+    """The number of the last event that removed anything."""
     born: int = 0
-    """The last event that made a thread with checkpoints out of one without."""
+    """The number of the last event that made a thread with checkpoints out of one without."""
     by: str = ""
-    """Who put the last event; "" if that is not known."""
+    """The attempt that put the last event; "" if that is not known."""
     first: int = 1
-    """The first event that is known."""
+    """The number of the first event that is known."""
     versions: dict[tuple[str, int], list[Version]] = field(default_factory=dict)
-    """What tips tell of the time before that: versions of branches, by the number of the run."""
+    """The versions of branches before that, by the number of the run, as tips tell them."""
     places: TextPlaces = field(default_factory=TextPlaces)
 
     @classmethod
     def beginning_at(cls, thread_id: str, number: int) -> ThreadIndex:
-        """An index that knows nothing of what was before this event."""
+        """Make an index that knows nothing of the events before this one."""
         return cls(thread_id, next=number, first=number)
 
     @property
@@ -95,16 +95,16 @@ class ThreadIndex:
         return self.first == 1
 
     def must_be_whole(self) -> None:
-        """What follows depends on all events."""
+        """Raise `EarlierEventsNeeded` unless all events are known."""
         if not self.is_whole:
             raise EarlierEventsNeeded
 
     def seq(self, namespace: str, checkpoint_id: str) -> int | None:
-        """The number of a checkpoint."""
-        found = self.ids.get((namespace, checkpoint_id))
-        if found is None:
+        """The number of a checkpoint; None if it does not exist."""
+        seq = self.ids.get((namespace, checkpoint_id))
+        if seq is None:
             self.must_be_whole()
-        return found
+        return seq
 
     def find(self, namespace: str, checkpoint_id: str) -> Known | None:
         seq = self.seq(namespace, checkpoint_id)
@@ -165,7 +165,7 @@ class ThreadIndex:
             yield self.rows[seqs[index]]
 
     def chosen(self, namespace: str | None, seqs: Mapping[int, str] | None) -> list[int]:
-        """Those of the chosen checkpoints (number and rev) that exist in that namespace."""
+        """Choose checkpoints that exist, by namespace, and by number and rev."""
         found = self.rows if namespace is None else self.newest.get(namespace, [])
         return [seq for seq in found if seqs is None or seqs.get(seq) == self.rows[seq].rev]
 
@@ -173,29 +173,29 @@ class ThreadIndex:
         return self.newest[row.namespace][-1] != row.seq
 
     def holding(self, extents: Iterable[Extent]) -> dict[RunInfo, TextRef]:
-        """The runs that extents show, and those that they name; and where their items are.
+        """The places of the runs that extents show or name.
 
-        A run that is named tells where the branch ended, even if all that it brought was cut off since.
+        A run that is named tells where the branch ended, even if all items that it brought were cut off since.
         """
-        found: dict[RunInfo, TextRef] = {}
+        refs: dict[RunInfo, TextRef] = {}
         for extent in extents:
-            found |= self._newer(extent, -1)[0]
+            refs |= self._newer(extent, -1)[0]
             runs = self.runs.get(extent.branch, [])
             at = bisect_left(runs, extent.run, key=lambda run: run.number)
             if at < len(runs) and runs[at].number == extent.run:
-                found[runs[at]] = self.run_refs[extent.branch, extent.run]
-        return found
+                refs[runs[at]] = self.run_refs[extent.branch, extent.run]
+        return refs
 
     def beyond(self, held: Sequence[Extent], extents: Iterable[Extent]) -> dict[RunInfo, TextRef] | None:
-        """The runs that extents show to somebody who has all that the extents `held` show.
+        """The places of the runs that extents show to a reader of all that the extents `held` show.
 
-        None if that cannot be told apart: who has held an extent has only those runs that it shows. So whatever is left
-        out must be a part of one, in the same version of the branch.
+        None if these runs cannot be told: a reader of an extent has only the runs that it shows. So whatever is left
+        out must be a part of such an extent, in the same version of the branch.
         """
         newest: dict[str, int] = {}
         for extent in held:
             newest[extent.branch] = max(extent.run, newest.get(extent.branch, -1))
-        found: dict[RunInfo, TextRef] = {}
+        refs: dict[RunInfo, TextRef] = {}
         for extent in extents:
             if _has(held, extent):
                 continue
@@ -205,17 +205,17 @@ class ThreadIndex:
             runs, limit = self._newer(extent, least)
             if limit > extent.skip and not _has(held, extent._replace(run=least, length=limit - extent.skip)):
                 return None
-            found |= runs
-        return found
+            refs |= runs
+        return refs
 
     def _newer(self, extent: Extent, least: int) -> tuple[dict[RunInfo, TextRef], int]:
         """The runs above a number that an extent shows, and the position from which on they do."""
         runs = self.runs.get(extent.branch, [])
-        found, passed = dict[RunInfo, TextRef](), dict[int, int]()
+        refs, passed = dict[RunInfo, TextRef](), dict[int, int]()
         for index, _, _ in walk(extent, runs, passed):
             if runs[index].number <= least:
                 break
-            found[runs[index]] = self.run_refs[extent.branch, runs[index].number]
+            refs[runs[index]] = self.run_refs[extent.branch, runs[index].number]
         limit = extent.skip + extent.length
         if passed:
             limit = min(limit, runs[min(passed)].start)
@@ -225,9 +225,9 @@ class ThreadIndex:
             if before > least:
                 shown = self._shown_before(extent._replace(run=before, length=limit - extent.skip))
                 newer = {run: ref for run, ref in shown.items() if run.number > least}
-                found |= newer
+                refs |= newer
                 limit = min([limit, *(run.start for run in newer)])
-        return found, limit
+        return refs, limit
 
     def _shown_before(self, extent: Extent) -> dict[RunInfo, TextRef]:
         """The runs of an extent whose events came before those that are known, if a tip has told of them."""
@@ -243,15 +243,15 @@ class ThreadIndex:
             yield [Extent(cut, 0, 0, 1)] if isinstance(cut, str) else list(cut)
 
     def is_far(self, extents: Sequence[Extent]) -> bool:
-        """Whether a list is short, and has been what it is for long: then a tip tells where it is."""
+        """Tell whether a list is short, and has not changed for long: then a tip tells its place."""
         refs = (self.run_refs.get((extent.branch, extent.run)) for extent in extents)
         since = self.last_seq - RECENT
         return total_of(extents) <= SHORT and all(ref is None or ref.event <= since for ref in refs)
 
     def needed_from(self) -> int:
-        """The first event that loading the latest checkpoint, of any namespace, needs, but for what is far.
+        """The first event that a load of the latest checkpoint of any namespace needs, without lists that are far away.
 
-        It need not be exact, and takes no look at all runs.
+        It need not be exact, and is found without looking at all runs.
         """
         rows = [self.rows[seqs[-1]] for seqs in self.newest.values()]
         events = [row.head.event for row in rows]
@@ -303,7 +303,7 @@ class ThreadIndex:
             self.born = record.get("born", number)
 
     def _says_all(self, record: Record) -> bool:
-        """Whether an event can be applied without knowing all events before it."""
+        """Tell whether an event can be applied without knowing all events before it."""
         match record["kind"]:
             case "commit":
                 return record["replaces"] is None or record["replaces"] in self.rows
@@ -376,16 +376,16 @@ class ThreadIndex:
 
     def _put_writes(self, record: Record) -> None:
         namespace, checkpoint_id, task_id = record["of"]
-        kept = self.writes.setdefault((namespace, checkpoint_id), {})
+        pending = self.writes.setdefault((namespace, checkpoint_id), {})
         number = record["n"]
         if not record.get("keep_numbered"):
-            for key in [key for key in kept if key[0] == task_id and key[1] >= 0]:
-                del kept[key]
+            for key in [key for key in pending if key[0] == task_id and key[1] >= 0]:
+                del pending[key]
                 self.removal = number
         sums = record.get("sums") or [None] * len(record["writes"])
         for line, (task_path, idx, channel) in enumerate(record["writes"]):
-            self.removal = number if (task_id, idx) in kept else self.removal
-            kept[task_id, idx] = WriteInfo(task_path, channel, TextRef(number, line, sums[line]))
+            self.removal = number if (task_id, idx) in pending else self.removal
+            pending[task_id, idx] = WriteInfo(task_path, channel, TextRef(number, line, sums[line]))
 
     def _add_all(self, record: Record) -> None:
         for facts in record["rows"]:
@@ -394,28 +394,30 @@ class ThreadIndex:
             self._add_run(RunInfo(branch, run, start, length), TextRef(*ref))
         self.tops |= record.get("tops", {})
         for namespace, checkpoint_id, task_id, idx, task_path, channel, *ref in record["writes"]:
-            kept = self.writes.setdefault((namespace, checkpoint_id), {})
-            kept[task_id, idx] = WriteInfo(task_path, channel, TextRef(*ref))
+            pending = self.writes.setdefault((namespace, checkpoint_id), {})
+            pending[task_id, idx] = WriteInfo(task_path, channel, TextRef(*ref))
         self.removal = record.get("removal", self.removal)
 
     def orphans(self) -> dict[tuple[str, str], int]:
-        """How many pending writes wait for each checkpoint that is not there, but for those of special channels."""
+        """Count the pending writes of each checkpoint that does not exist, except for those of special channels."""
         waiting = {
-            place: sum(idx >= 0 for _, idx in kept) for place, kept in self.writes.items() if place not in self.ids
+            place: sum(idx >= 0 for _, idx in pending)
+            for place, pending in self.writes.items()
+            if place not in self.ids
         }
         return {place: count for place, count in waiting.items() if count}
 
     def needed(self) -> tuple[dict[RunInfo, TextRef], set[TextRef]]:
-        """The runs that anything needs, and every text that is needed: heads, runs and writes."""
+        """All runs that are needed, and all texts: heads, items of runs, and values of writes."""
         extents = [extent for row in self.rows.values() for extent in wanted(row.manifest)]
         infos = [run for runs in self.runs.values() for run in runs]
         unneeded = set(unneeded_runs(extents, infos))
         runs = {run: self.run_refs[run.branch, run.number] for run in infos if run not in unneeded}
-        writes = {write.ref for kept in self.writes.values() for write in kept.values()}
+        writes = {write.ref for pending in self.writes.values() for write in pending.values()}
         return runs, {*runs.values(), *writes, *(row.head for row in self.rows.values())}
 
     def base_record(self) -> dict[str, Any]:
-        """A record that stands for all events so far."""
+        """Make a record that stands for all events so far."""
         runs, _ = self.needed()
         rows = []
         for row in self.rows.values():
@@ -442,10 +444,10 @@ class ThreadIndex:
 
 
 def _has(held: Iterable[Extent], extent: Extent) -> bool:
-    """Whether an extent is a part of one of these."""
+    """Tell whether an extent is a part of one of these."""
     return any(
-        (one.branch, one.run) == (extent.branch, extent.run)
-        and one.skip <= extent.skip
-        and extent.skip + extent.length <= one.skip + one.length
-        for one in held
+        (other.branch, other.run) == (extent.branch, extent.run)
+        and other.skip <= extent.skip
+        and extent.skip + extent.length <= other.skip + other.length
+        for other in held
     )

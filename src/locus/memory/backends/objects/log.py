@@ -1,8 +1,8 @@
 """The log of one thread: numbered events, each an object that is put only if no object has its name yet.
 
-That condition is the only exclusion between writers. Whoever puts event n knew all events before it, and those never
-change. So what was decided on them holds at the instant when event n appears. Whoever comes second is told that the
-object exists, reads it, and decides again.
+That condition is the only exclusion between writers. The writer of event n knew all events before it, and those never
+change. So its decision holds at the instant when event n appears. A writer that comes second is told that the object
+exists, reads it, and decides again.
 """
 
 from __future__ import annotations
@@ -39,20 +39,20 @@ from locus.memory.runtime.retry import Backoff
 
 T = TypeVar("T")
 Find = Callable[[ThreadIndex], tuple[T, Iterable[TextRef]] | None]
-"""Finds something in the index, and the texts it needs."""
+"""Finds an answer in the index, and the texts that it needs."""
 
 _READ_ATTEMPTS = 6
 _BETWEEN_READS = Backoff(0.005, 0.1, random_part=0.0)
 _PUT_ATTEMPTS = 200
 _BETWEEN_PUTS = Backoff(0.002, 0.04, factor=1.2, random_part=1.0)
 _MANY_EVENTS = 32
-"""More events than this are not read one by one before checking whether they were merged."""
+"""The number of events that are read one by one before checking whether they were merged."""
 
 _log = logging.getLogger(__name__)
 
 
 class Transition(Enum):
-    """Whether an event makes a thread begin or end."""
+    """An event's effect on the existence of the thread: it begins, ends, or neither."""
 
     NONE = auto()
     BEGINS = auto()
@@ -61,7 +61,7 @@ class Transition(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Proposal(Generic[T]):
-    """What to answer, and the event that has to be put before, if any."""
+    """An answer, with the event that has to be put before it is given, if any."""
 
     answer: T
     draft: Draft | None = None
@@ -70,13 +70,13 @@ class Proposal(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class _DueMerge:
-    """What a merge has to know of a thread, all as of one instant."""
+    """The facts about a thread that a merge needs, all as of one instant."""
 
     objects: ThreadObjects
     since: int
     end: int
     tip: bytes | None
-    """None if not enough of the thread is known for one."""
+    """The line of the tip; None if not enough of the thread is known for one."""
 
     @classmethod
     def of(cls, known: CachedThread) -> _DueMerge:
@@ -90,7 +90,7 @@ class _DueMerge:
 
 
 class ThreadLog:
-    """A thread as one handle sees it. What it knows is remembered, and need not be read again."""
+    """A thread as one handle sees it. It remembers what it has read."""
 
     def __init__(self, store: ObjectStore, markers: ThreadMarkers, thread_id: str, lock: threading.Lock) -> None:
         self.thread_id = thread_id
@@ -103,13 +103,13 @@ class ThreadLog:
 
     @property
     def size(self) -> int:
-        """How much memory this takes, roughly, in checkpoints."""
+        """The approximate size in memory, in checkpoints."""
         return 1 + (len(self._known.index.rows) if self._known else 0)
 
     async def ask(self, question: Callable[[ThreadIndex], T], recent: Recent | None = None) -> T:
-        """Something that the index knows, as of now.
+        """Answer a question about the index, as of now.
 
-        `recent` says that the newest events are enough for it, or else `question` raises `EarlierEventsNeeded`.
+        `recent` says that the newest events are enough for it, or else that `question` raises `EarlierEventsNeeded`.
         """
         while True:
             known = self._fresh(recent)
@@ -121,7 +121,7 @@ class ThreadLog:
                 recent = self._further(recent)
 
     async def read(self, find: Find[T], recent: Recent | None = None) -> tuple[T, FetchedObjects] | None:
-        """Something of the thread, with the texts that it needs. `recent` is as in `ask`."""
+        """Answer a question about the thread, and read the texts that it needs. `recent` is explained at `ask`."""
         attempt = 0
         while True:
             try:
@@ -148,18 +148,18 @@ class ThreadLog:
             guessed = self._found(remembered, find)
             fetched = FetchedObjects()
             known = await self._catch_up_and_fetch(remembered, fetched, guessed[1] if guessed else ())
-        found = self._found(known, find)
-        if found is None:
+        answer = self._found(known, find)
+        if answer is None:
             return None
-        wanted = self._located(known, found[1])
+        wanted = self._located(known, answer[1])
         if sum(isinstance(what, int) for what in wanted.whole.values()) > _MANY_EVENTS:
             objects = await list_objects(self._store, self.thread)
             with self._lock:
                 known.objects.entries, known.objects.items = objects.entries, objects.items
-            wanted = self._located(known, found[1])
+            wanted = self._located(known, answer[1])
         await fetched.fetch_texts(self._store, wanted)
-        fetched.check(found[1])
-        return found[0], fetched
+        fetched.check(answer[1])
+        return answer[0], fetched
 
     async def _catch_up_and_fetch(
         self, known: CachedThread, fetched: FetchedObjects, refs: Iterable[TextRef]
@@ -187,7 +187,7 @@ class ThreadLog:
             return located(self.thread, known.objects.items, known.index.places, refs)
 
     def _further(self, recent: Recent | None) -> Recent:
-        """What to read if the newest events were not enough."""
+        """The events to read if the newest ones were not enough."""
         assert recent is not None, "an index of all events knows what there is to know"
         self._known = None
         return recent.more
@@ -196,7 +196,7 @@ class ThreadLog:
         return CorruptCheckpointError(f"{shown_thread(self.thread_id)} is incomplete: {gone} is missing")
 
     def _fresh(self, recent: Recent | None = None) -> CachedThread | None:
-        """What is remembered, if it may be relied on. All events must be known, unless recent ones are enough."""
+        """The remembered thread, if it may be relied on: all events must be known, unless recent ones are enough."""
         known = self._known
         if known is None or not known.fresh or (recent is None and not known.index.is_whole):
             return None
@@ -234,9 +234,9 @@ class ThreadLog:
     async def _catch_up(
         self, known: CachedThread, count: int = 1, fetched: FetchedObjects | None = None
     ) -> CachedThread:
-        """Apply what others have put since. If there is nothing new, one request tells.
+        """Apply the events that others have put since. If there is nothing new, one request tells.
 
-        What was read for that is added to `fetched`: its texts are likely to be asked for.
+        Objects that are read for that are added to `fetched`: their texts are likely to be needed.
         """
         while True:
             begun = Instant.now()
@@ -264,7 +264,10 @@ class ThreadLog:
             return False  # reading the whole thread tells whether this matters
 
     async def change(self, propose: Callable[[ThreadIndex], Proposal[T]], recent: Recent | None = None) -> T:
-        """Put the event that `propose` asks for. What needs no event is answered as of now. `recent` is as in `ask`."""
+        """Put the event that `propose` makes, and return its answer. Without an event, the answer is as of now.
+
+        `recent` is explained at `ask`.
+        """
         # Those who save through one handle wait for each other, instead of racing for a number.
         async with self._saving.current(self.thread):
             while True:
@@ -306,7 +309,7 @@ class ThreadLog:
         raise ConflictError(f"thread {self.thread_id!r} keeps being changed by other writers; try again")
 
     async def _put(self, number: int, body: bytes, by: str, transition: Transition, *, put_sure_marker: bool) -> bool:
-        """Put an event if its number is free. Returns whether the event with this number is now this one."""
+        """Put an event if its number is free. Return whether the event with this number is now this one."""
         if transition is not Transition.NONE:
             await self._markers.put(self.thread_id, number, MarkerState.MAYBE)
         if not put_sure_marker:
@@ -318,7 +321,7 @@ class ThreadLog:
         return await self._best_effort(self._markers.put(self.thread_id, number, MarkerState.SURE))
 
     async def _best_effort(self, work: Awaitable[None]) -> bool:
-        """Do something that only saves others a request. If it fails, the caller's work is done all the same."""
+        """A context for work that only saves others a request. If it fails, the caller's work is done all the same."""
         try:
             await work
         except self._store.driver_errors as error:
@@ -327,7 +330,7 @@ class ThreadLog:
         return True
 
     def _kinds(self, error: BaseException) -> str:
-        """What kind of error this is. Its text may have keys of objects in it, and they have ids of threads."""
+        """The kinds of an error, for the log. Its text may hold keys of objects, and those hold ids of threads."""
         return f"{type(self._store.translate(error)).__name__}, {type(error).__name__}"
 
     async def _put_event(self, number: int, body: bytes, by: str) -> bool:
@@ -350,7 +353,7 @@ class ThreadLog:
             return False
 
     async def _merge_if_due(self) -> None:
-        """Merge what has piled up. The save is done: if this fails, a later save tries again."""
+        """Merge the objects that have piled up. The save is done: if this fails, a later save tries again."""
         known = self._known
         if known is None or not needs_merging(known.objects):
             return
@@ -385,7 +388,7 @@ class ThreadLog:
         await self.change(propose)
 
     async def reset(self) -> None:
-        """Make everything that was put before count for nothing, even what cannot be read."""
+        """Make everything before count for nothing, even events that cannot be read."""
         objects = await list_objects(self._store, self.thread)
         number = max([objects.merged_to, *objects.unmerged]) + 1
         by = new_id()

@@ -1,9 +1,9 @@
-"""Which threads exist: markers, whose keys hold the ids of threads, so that listing threads reads no object.
+"""Markers of the existing threads. Their keys hold the ids of threads, so that listing threads reads no object.
 
-A thread begins or ends with an event. Before that event, a marker `maybe` with its number is put; some time after it,
-a marker that is certain: `sure` or `gone`. The marker with the highest number counts, because nothing begins or ends
-without one. Where that is a `maybe`, the thread itself is read. So a crash between any two of these steps costs
-a request, and has no other effect.
+A thread begins or ends with an event. Before that event, a marker `maybe` with its number is put; some time after it, a
+marker that is certain: `sure` or `gone`. The marker with the highest number counts, because nothing begins or ends
+without one. Where that is a `maybe`, the thread itself is read. So a crash between any two of these steps costs a
+request, and has no other effect.
 
 This module also checks the format of the store, before anything in it is believed.
 """
@@ -42,7 +42,7 @@ _FORMAT_BODY = b'{"format":%d}\n' % VERSION
 
 @dataclass
 class MarkedThread:
-    """What the markers say of one thread."""
+    """The facts about one thread that its markers tell."""
 
     thread_id: str
     state: MarkerState
@@ -51,7 +51,7 @@ class MarkedThread:
 
 
 HasCheckpoints = Callable[[MarkedThread], Awaitable[tuple[bool, int]]]
-"""Reads a thread: whether it has checkpoints, and as of which number."""
+"""Reads whether a thread has checkpoints, and as of which number."""
 
 
 class ThreadMarkers:
@@ -70,11 +70,11 @@ class ThreadMarkers:
         if body is None:
             self._checked = True
             return
-        found = decode(body)
-        version = found.get("format") if isinstance(found, dict) else None
+        stored = decode(body)
+        version = stored.get("format") if isinstance(stored, dict) else None
         if not isinstance(version, int):
             raise CorruptCheckpointError(f"{FORMAT} of the store is damaged")
-        check_format(version, VERSION, found.get(oldest(self._reading_only())), "the objects here are in")
+        check_format(version, VERSION, stored.get(oldest(self._reading_only())), "the objects here are in")
         self._found = version
         self._checked = self._formatted = True
 
@@ -107,7 +107,7 @@ class ThreadMarkers:
         await self._store.delete([key for key in found if key < gone.key])
 
     async def all(self, pattern: Pattern) -> AsyncIterator[list[MarkedThread]]:
-        """What the markers say of each thread, a page at a time, in the order of their ids."""
+        """Yield the threads that have markers, a page at a time, in the order of their ids."""
         prefix = encoded(pattern.prefix)
         if len(prefix) <= MAX_ENCODED_ID and not pattern.matches_none:
             after = _behind(pattern.after) if pattern.from_after else None
@@ -117,7 +117,7 @@ class ThreadMarkers:
                     return
 
     async def long(self, pattern: Pattern) -> list[MarkedThread]:
-        """The same for all threads whose ids are too long for a key, in any order."""
+        """Yield the threads that have markers and ids too long for a key, in any order."""
         return [thread async for page in self._pages("l/") for thread in page if pattern.matches(thread.thread_id)]
 
     async def _pages(self, prefix: str, after: str | None = None) -> AsyncIterator[list[MarkedThread]]:
@@ -125,9 +125,9 @@ class ThreadMarkers:
         while True:
             page = await self.with_format_check(partial(self._store.list, prefix, start_after=after, limit=PAGE))
             for listed in page:
-                found = parse_marker(listed.key)
-                if found is not None:
-                    groups.setdefault((found.long, found.name), []).append((found, listed))
+                marker = parse_marker(listed.key)
+                if marker is not None:
+                    groups.setdefault((marker.long, marker.name), []).append((marker, listed))
             last = len(page) < PAGE
             # The markers of one thread may go on in the next page.
             ready = list(groups) if last else list(groups)[:-1]
@@ -141,7 +141,7 @@ class ThreadMarkers:
         threads = []
         for group in groups:
             # Of equal numbers, `maybe` knows least.
-            newest = max((found for found, _ in group), key=lambda m: (m.number, m.state is not MarkerState.MAYBE))
+            newest = max((marker for marker, _ in group), key=lambda m: (m.number, m.state is not MarkerState.MAYBE))
             body = bodies.get(group[-1][1].key)
             if newest.long and body is None:
                 continue
@@ -150,17 +150,17 @@ class ThreadMarkers:
         return threads
 
     async def existing(self, pattern: Pattern, limit: int | None, has_checkpoints: HasCheckpoints) -> list[str]:
-        """The ids of threads that have checkpoints, in code point order."""
+        """List the ids of threads that have checkpoints, in code point order."""
         long = await self._existing(await self.long(pattern), has_checkpoints)
-        found: list[str] = []
+        ids: list[str] = []
         async for page in self.all(pattern):
-            while page and (limit is None or len(found) < limit):
-                wanted = len(page) if limit is None else limit - len(found)
-                found += await self._existing(page[:wanted], has_checkpoints)
+            while page and (limit is None or len(ids) < limit):
+                wanted = len(page) if limit is None else limit - len(ids)
+                ids += await self._existing(page[:wanted], has_checkpoints)
                 page = page[wanted:]
-            if limit is not None and len(found) >= limit:
+            if limit is not None and len(ids) >= limit:
                 break
-        return sorted([*long, *found])[:limit]
+        return sorted([*long, *ids])[:limit]
 
     async def _existing(self, page: list[MarkedThread], has_checkpoints: HasCheckpoints) -> list[str]:
         known = [thread for thread in page if thread.state is not MarkerState.GONE]
@@ -172,10 +172,10 @@ class ThreadMarkers:
         return [thread.thread_id for thread, answer in zip(known, answers, strict=True) if answer]
 
     async def settle(self, has_checkpoints: HasCheckpoints, before: datetime) -> None:
-        """Replace every `maybe` by what is certain, and remove markers that no longer say anything.
+        """Replace every `maybe` by a certain marker, and remove markers that no longer say anything.
 
-        The last marker of a thread that is gone stays until it is older than `before`: somebody may be about to
-        put one that was true earlier.
+        The last marker of a thread that is gone stays until it is older than `before`: somebody may be about to put one
+        that was true earlier.
         """
         for thread in await self.long(Pattern()):
             await self._settle_one(thread, has_checkpoints, before)

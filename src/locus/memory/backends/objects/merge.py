@@ -28,7 +28,7 @@ from locus.memory.backends.objects.schema import (
 from locus.memory.backends.objects.texts import ObjectGone
 
 _MAX_BYTES = 32 * 2**20
-"""Objects that are larger than this, taken together, are not merged."""
+"""The largest total size of objects that are merged."""
 
 
 def needs_merging(objects: ThreadObjects) -> bool:
@@ -36,14 +36,14 @@ def needs_merging(objects: ThreadObjects) -> bool:
 
 
 def may_be_merged(objects: ThreadObjects) -> bool:
-    """Whether others have saved too, and may have merged already."""
+    """Tell whether others have saved too, and may have merged already."""
     return len(objects.unmerged) > FAN
 
 
 async def merge(
     store: ObjectStore, thread: str, objects: ThreadObjects, *, since: int, end: int, tip: bytes = b""
 ) -> None:
-    """Merge what has piled up, and update `objects`.
+    """Merge the objects that have piled up, and update `objects`.
 
     `since` is the first event that a load of the latest checkpoint needs; `end` is the last number of the last event,
     and `tip` the tip as of that.
@@ -60,8 +60,8 @@ async def _merge_events(
     store: ObjectStore, thread: str, objects: ThreadObjects, since: int, end: int, tip: bytes
 ) -> None:
     numbers, rest = objects.unmerged[:FAN], objects.unmerged[FAN:]
-    found = await store.get_many([event_key(thread, number) for number in numbers])
-    bodies = [body for body in found.values() if body is not None]
+    events = await store.get_many([event_key(thread, number) for number in numbers])
+    bodies = [body for body in events.values() if body is not None]
     if len(bodies) < len(numbers):
         raise ObjectGone(f"events {numbers[0]} to {numbers[-1]}")
     high = rest[0] - 1 if rest else end
@@ -81,9 +81,9 @@ async def _merge_events(
 async def _merge_up(store: ObjectStore, thread: str, merged: list[MergedObject], since: int) -> bool:
     """Merge the first sixteen neighbours of one level, if there are any."""
     group = _neighbours(cover(merged))
-    if not group or sum(one.size for one in group) > _MAX_BYTES:
+    if not group or sum(member.size for member in group) > _MAX_BYTES:
         return False
-    keys = [one.key(thread) for one in group]
+    keys = [member.key(thread) for member in group]
     bodies = list((await store.get_many(keys)).values())
     if None in bodies:
         raise ObjectGone(f"merged objects from {keys[0]} on")
@@ -91,7 +91,7 @@ async def _merge_up(store: ObjectStore, thread: str, merged: list[MergedObject],
     note = since if group[0].kind == "entries" else 0
     larger = MergedObject(group[0].kind, group[0].low, group[-1].high, group[0].level + 1, note, len(body))
     await store.put(larger.key(thread), body, if_absent=True)
-    merged[:] = [*(one for one in merged if one not in group), larger]
+    merged[:] = [*(member for member in merged if member not in group), larger]
     await store.delete(keys)
     return True
 

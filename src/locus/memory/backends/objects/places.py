@@ -1,7 +1,7 @@
-"""Where texts are in objects of merged items, worked out from the lengths that events tell.
+"""The places of texts in objects of merged items, worked out from the lengths that events tell.
 
-Merging puts the texts of events one after another. So whoever knows the lengths of all texts from some event on knows
-where each of them is, counted from the end of any object that has them, without having seen the object.
+Merging puts the texts of events one after another. So the lengths of all texts from some event on tell the place of
+each of them, counted from the end of any object that has them, without reading the object.
 """
 
 from __future__ import annotations
@@ -14,20 +14,20 @@ from locus.memory.backends.objects.schema import BASE_LEVEL, FAN, MergedObject, 
 
 
 class FarText(NamedTuple):
-    """A text of an event that is not known: its length, and where it is in merged items, by their first event."""
+    """A text of an event that is not known: its length, and its place in merged items, by their first event."""
 
     size: int
     starts: Mapping[int, int]
 
 
 class _Texts(NamedTuple):
-    """The texts of an event: how many bytes precede them, and their lengths."""
+    """The texts of an event: the number of bytes before them, and their lengths."""
 
     start: int
     sizes: Sequence[int]
 
     def place(self, ref: TextRef) -> int:
-        """Where a text of the event begins, counted from `start`."""
+        """The position at which a text of the event begins, counted from `start`."""
         return len(texts_header(ref.event, len(self.sizes))) + sum(self.sizes[: ref.line]) + ref.line + 1
 
 
@@ -38,9 +38,9 @@ class TextPlaces:
     last: int = 0
     """The last number of the last event."""
     unsized: int = 0
-    """The last event of whose texts the lengths are not known."""
+    """The last event whose texts have unknown lengths."""
     far: dict[TextRef, FarText] = field(default_factory=dict)
-    """What tips tell of the texts of events that are not known."""
+    """The texts of unknown events, as tips tell them."""
     _texts: dict[int, _Texts] = field(default_factory=dict)
     _end: int = 0
 
@@ -58,12 +58,12 @@ class TextPlaces:
         self._end += len(texts_header(number, len(sizes))) + sum(sizes) + len(sizes) + 1
 
     def size(self, ref: TextRef) -> int | None:
-        """How many bytes a text has; None if that is not known."""
+        """The number of bytes of a text; None if that is not known."""
         texts = self._texts.get(ref.event)
         return texts.sizes[ref.line] if texts is not None and ref.line < len(texts.sizes) else None
 
     def place(self, ref: TextRef, merged: MergedObject) -> tuple[int, int] | None:
-        """Where a text is in an object of merged items: from, to. None if that cannot be told."""
+        """The bytes of an object of merged items that hold a text: from, to. None if that cannot be told."""
         texts = self._texts.get(ref.event)
         if ref.sum is None or merged.level == BASE_LEVEL or not merged.size:
             return None
@@ -78,7 +78,7 @@ class TextPlaces:
         return (start, start + texts.sizes[ref.line]) if start > 0 else None
 
     def far_text(self, ref: TextRef) -> FarText:
-        """What a tip is to tell of a text: where it is, whichever objects it will be merged into."""
+        """The facts about a text for a tip: its place, whichever objects it will be merged into."""
         texts = self._texts.get(ref.event)
         if texts is None or ref.event <= self.unsized:
             return FarText(0, {})

@@ -1,9 +1,9 @@
-"""Reading a thread: which objects it has, what is in them, and what a handle remembers of it.
+"""Reading a thread: its objects, their content, and the part that a handle remembers.
 
-A thread is listed once. Then everything needed is fetched at the same time: the merged entries, and the events that
-are not merged yet. Of a long thread the newest entries are mostly enough: they are at the end of the merged ones, and
-only that end is fetched. A handle remembers the result for `CACHE_SECONDS` and afterwards reads only newer events.
-Nothing here decides anything; `log` does.
+A thread is listed once. Then everything needed is fetched at the same time: the merged entries, and the events that are
+not merged yet. Of a long thread the newest entries are mostly enough: they are at the end of the merged ones, and only
+that end is fetched. A handle remembers the result for `CACHE_SECONDS` and afterwards reads only newer events. Nothing
+here decides anything; `log` does.
 """
 
 from __future__ import annotations
@@ -35,30 +35,32 @@ from locus.memory.backends.objects.texts import FetchedObjects, ObjectGone
 from locus.memory.model.ids import shown_thread
 
 CACHE_SECONDS = 300.0
-"""How long a handle may rely on what it saw. A sweep waits far longer before it removes events."""
+"""The seconds for which a handle may rely on what it has read. A sweep waits far longer before it removes events."""
 
 _FIRST_PAGE = 128
-"""Keys that are listed first: enough for the merged objects of any thread, and the events that are not merged yet.
-Behind these are events that are merged, which may be a thousand."""
+"""The number of keys that are listed first: the merged objects of any thread, and the events that are not merged yet.
+
+Behind these are events that are merged, which may be a thousand.
+"""
 
 _SLACK = 4_096
-"""Bytes to read beyond those that so many events take on average. A tip takes some hundred."""
+"""The number of bytes to read beyond those that so many events take on average. A tip takes some hundred."""
 
 _MOST_GUESSED = 4 * 2**20
-"""The most bytes of items that are read before it is known which ones are needed."""
+"""The largest number of bytes of items that are read before it is known which ones are needed."""
 
 
 class Recent(NamedTuple):
-    """How much of a thread is enough, probably: the entries of the newest events, and the texts of some.
+    """The amount of a thread that is probably enough: the entries of the newest events, and the texts of some.
 
-    Without numbers: as much as the latest checkpoints need, which the names of objects tell.
+    Without numbers, it is as much as the latest checkpoints need, which the names of objects tell.
     """
 
     events: int = 0
     texts: int = 0
 
     def of(self, objects: ThreadObjects) -> Recent:
-        """With numbers."""
+        """Choose the number of events and texts. Where there are none, the names of objects tell them."""
         if self.events:
             return self
         events = objects.last - objects.needed_from + 1
@@ -66,7 +68,7 @@ class Recent(NamedTuple):
 
     @property
     def more(self) -> Recent:
-        """Much more, if this was not enough. Sooner or later that is all."""
+        """A much larger amount, if this was not enough. Sooner or later that is everything."""
         return Recent(8 * self.events, self.texts) if self.events else Recent(2**53, 2**53)
 
 
@@ -115,7 +117,7 @@ class ThreadObjects:
 
 @dataclass
 class CachedThread:
-    """What a handle remembers of a thread, and when that was true."""
+    """The part of a thread that a handle remembers, and when that was true."""
 
     index: ThreadIndex
     objects: ThreadObjects
@@ -126,7 +128,7 @@ class CachedThread:
         return self.seen.age < CACHE_SECONDS
 
     def apply(self, record: Record) -> bool:
-        """Apply an event, unless it was applied already. Returns False if events before it are missing."""
+        """Apply an event, unless it was applied already. Return False if events before it are missing."""
         number = record["n"]
         if number > self.index.next:
             return False
@@ -142,7 +144,7 @@ async def read_thread(
 ) -> tuple[CachedThread, FetchedObjects]:
     """Read a thread of which nothing is known: one list, and then everything at once.
 
-    With `payload`, also fetch the items that the latest checkpoint needs, as far as they can be guessed.
+    With `payload`, the items that the latest checkpoint needs are fetched, too, as far as they can be guessed.
     """
     begun = Instant.now()
     objects = await list_objects(store, thread_name(thread_id))
@@ -151,7 +153,7 @@ async def read_thread(
 
 
 async def read_recent(store: ObjectStore, thread_id: str, recent: Recent) -> tuple[CachedThread, FetchedObjects]:
-    """The same, but only the newest events: the index may begin in the middle."""
+    """Read the newest events of a thread of which nothing is known: the index may begin in the middle."""
     thread = thread_name(thread_id)
     begun = Instant.now()
     objects = await list_objects(store, thread)
@@ -165,9 +167,9 @@ async def read_recent(store: ObjectStore, thread_id: str, recent: Recent) -> tup
         index = await _whole_index(store, thread_id, objects, fetched, payload)
         return CachedThread(index, objects, begun), fetched
     items = _ends(cover(objects.items), recent.texts - unmerged)
-    if sum(one.size if span is None else span.end - span.start for one, span in items) > _MOST_GUESSED:
+    if sum(merged.size if span is None else span.end - span.start for merged, span in items) > _MOST_GUESSED:
         items = []
-    parts = [(one.key(thread), span) for one, span in [*entries, *items]]
+    parts = [(merged.key(thread), span) for merged, span in [*entries, *items]]
     events = [event_key(thread, number) for number in objects.unmerged]
     await fetched.fetch(
         store,
@@ -175,25 +177,25 @@ async def read_recent(store: ObjectStore, thread_id: str, recent: Recent) -> tup
         [(key, span) for key, span in parts if span is not None],
     )
     lines: list[bytes] = []
-    for one, span in entries:
-        some = fetched.part(one.key(thread), span).split(b"\n")
+    for merged, span in entries:
+        some = fetched.part(merged.key(thread), span).split(b"\n")
         lines += some if span is None else some[1:]  # the first one is cut through
     index = _recent_index(thread_id, lines, [fetched.bodies[key] for key in events])
     return CachedThread(index, objects, begun), fetched
 
 
 def _ends(merged: Sequence[MergedObject], events: int) -> list[tuple[MergedObject, Span | None]]:
-    """The last of these objects, and of the first of them the end: together they have about so many events."""
-    found: list[tuple[MergedObject, Span | None]] = []
-    for one in reversed(merged):
+    """Choose the last of these objects, and the end of the first of those: together they have about so many events."""
+    ends: list[tuple[MergedObject, Span | None]] = []
+    for larger in reversed(merged):
         if events <= 0:
             break
-        count = one.high - one.low + 1
-        start = one.size - events * one.size * 5 // (count * 4) - _SLACK
+        count = larger.high - larger.low + 1
+        start = larger.size - events * larger.size * 5 // (count * 4) - _SLACK
         # What a sweep has written is one line, or has texts left out.
-        found.append((one, Span(start, one.size) if start > 0 and one.level != BASE_LEVEL else None))
+        ends.append((larger, Span(start, larger.size) if start > 0 and larger.level != BASE_LEVEL else None))
         events -= count
-    return found[::-1]
+    return ends[::-1]
 
 
 async def _whole_index(
@@ -215,7 +217,7 @@ async def _whole_index(
 
 
 def _recent_index(thread_id: str, lines: Sequence[bytes], events: Iterable[bytes]) -> ThreadIndex:
-    """The index that the newest events make. Raises `EarlierEventsNeeded` if they are not enough for one."""
+    """Make the index of the newest events. Raises `EarlierEventsNeeded` if they are not enough for one."""
     index: ThreadIndex | None = None
     merged = read_records(lines)
     if merged is None:
@@ -240,7 +242,7 @@ def _recent_index(thread_id: str, lines: Sequence[bytes], events: Iterable[bytes
 
 
 def _index_of(thread_id: str, merged: Iterable[bytes], events: Iterable[bytes]) -> ThreadIndex:
-    """The index that events make. What comes before a `reset` may be damaged."""
+    """Make the index of events. Those before a `reset` may be damaged."""
     index = ThreadIndex(thread_id)
     damage: CorruptCheckpointError | None = None
     sources: list[Record | bytes] = []
@@ -265,13 +267,13 @@ def _index_of(thread_id: str, merged: Iterable[bytes], events: Iterable[bytes]) 
 
 
 def _check_owner(record: Record, thread_id: str) -> None:
-    """An object that was copied into another thread's folder is not that thread's."""
+    """Refuse an object of another thread, which somebody has copied into this thread's folder."""
     if record.get("thread", thread_id) != thread_id:
         raise CorruptCheckpointError(f"{shown_thread(thread_id)}: event {record['n']} belongs to another thread")
 
 
 async def list_objects(store: ObjectStore, thread: str) -> ThreadObjects:
-    """Usually one page: merged objects come first, and then events, the newest first."""
+    """List the objects of a thread, usually on one page: merged objects first, then events, the newest first."""
     objects = ThreadObjects()
     after: str | None = None
     limit = _FIRST_PAGE
@@ -298,5 +300,5 @@ def _add_page(objects: ThreadObjects, page: Iterable[Listed]) -> None:
 
 
 async def list_events(store: ObjectStore, thread: str, number: int) -> list[Listed]:
-    """The objects of the events up to a number, the newest first."""
+    """List the objects of the events up to a number, the newest first."""
     return await store.list(event_folder(thread), start_after=event_key(thread, number + 1))

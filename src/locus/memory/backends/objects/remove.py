@@ -1,10 +1,10 @@
 """Sweeping: leaving deleted texts out of a thread's merged objects, and removing objects that nobody needs.
 
-A deletion is an event like any other and removes no object. What is deleted goes with the next sweep.
+A deletion is an event like any other and removes no object. Deleted content goes with the next sweep.
 
-What a sweep writes is named after the number N of the last event it took into account: first the items, in parts,
-then the entries, as one object that stands for all events up to N. Once that exists, nothing older is needed. A sweep
-that is interrupted before that has only added objects that say the same again. Two sweeps at once write the same
+The objects that a sweep writes are named after the number N of the last event it took into account: first the items, in
+parts, then the entries, as one object that stands for all events up to N. Once that exists, nothing older is needed. A
+sweep that is interrupted before that has only added objects that say the same again. Two sweeps at once write the same
 objects, or the later one wins: nothing is ever deleted in favour of something older.
 """
 
@@ -36,7 +36,7 @@ from locus.memory.backends.objects.schema import (
 from locus.memory.backends.objects.texts import FetchedObjects, objects_with_texts
 
 GRACE = timedelta(hours=1)
-"""How old a merged event must be before it may go: many times as old as what a handle relies on."""
+"""The age at which a merged event may go: many times as old as the events that a handle relies on."""
 assert timedelta(seconds=CACHE_SECONDS) * 4 <= GRACE
 
 _PART_BYTES = 8 * 2**20
@@ -44,10 +44,10 @@ _PART_BYTES = 8 * 2**20
 
 
 async def grace_began(store: ObjectStore, grace: timedelta = GRACE) -> datetime:
-    """What was put before this is older than `grace`.
+    """The time before which events are older than `grace`.
 
-    By the clock of the store, which dates its objects, where it can be asked. A machine whose clock is ahead would take
-    every event for an old one, and whoever still relies on it could put another one in its place.
+    By the clock of the store, which dates its objects, if it tells the time. A machine whose clock is ahead would take
+    every event for an old one, and a handle that still relies on it could put another one in its place.
     """
     return (await store.server_time() or datetime.now(UTC)) - grace
 
@@ -78,7 +78,7 @@ def _swept_to(objects: ThreadObjects) -> int:
 
 
 async def _write_base(store: ObjectStore, thread: str, known: CachedThread) -> None:
-    """Write the objects that stand for all events so far, without what was deleted."""
+    """Write the objects that stand for all events so far, without deleted content."""
     index, objects = known.index, known.objects
     number = index.last_seq
     _, needed = index.needed()
@@ -103,7 +103,7 @@ def _base_body(index: ThreadIndex) -> bytes:
 
 
 def _parts(fetched: FetchedObjects, needed: Iterable[TextRef], number: int) -> Iterator[tuple[int, int, bytes]]:
-    """The texts that are needed, in objects that together have all events up to a number."""
+    """Gather the texts that are needed, in objects that together have all events up to a number."""
     by_event: dict[int, set[int]] = {}
     for ref in needed:
         by_event.setdefault(ref.event, set()).add(ref.line)
@@ -121,7 +121,7 @@ def _parts(fetched: FetchedObjects, needed: Iterable[TextRef], number: int) -> I
 
 
 def _superfluous(objects: ThreadObjects) -> Iterator[MergedObject]:
-    """Merged objects that others replace."""
+    """Choose merged objects that others replace."""
     swept_to = _swept_to(objects)
     for group in (objects.entries, objects.items):
         for merged in group:

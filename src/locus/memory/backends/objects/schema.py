@@ -70,12 +70,12 @@ FORMAT = "locus.json"
 VERSION = 2
 
 MAX_ENCODED_ID = 480
-"""The most characters of an encoded id that are part of a key. Longer ids are replaced by their digest."""
+"""The largest number of characters of an encoded id that are part of a key. Longer ids are replaced by their digest."""
 
 _SUM = b',"sum":'
 _LARGEST = 10**12 - 1
 _PART_LENGTH = 200
-"""Servers that keep objects as files take at most 255 bytes between two slashes."""
+"""The number of bytes between two slashes. Servers that keep objects as files take 255 at most."""
 
 _TEXTS_HEADER = re.compile(rb'\{"n":(\d{1,12}),"lines":(\d{1,12})\}')
 _MARKER = re.compile(r"([nl])/([0-9A-Za-z._/]+)-(\d{12})\.(maybe|sure|gone)")
@@ -83,14 +83,14 @@ _MERGED = re.compile(r"t/([0-9a-f]{32})/m/\d{12}-(\d+)-(\d+)\.(\d)\.(\d+)\.(entr
 _EVENT = re.compile(r"t/([0-9a-f]{32})/s/\d{12}-(\d+)")
 
 FAN = 16
-"""How many objects are merged into one."""
+"""The number of objects that are merged into one."""
 
 BASE_LEVEL = 9
-"""The level of what a sweep has written: nothing before it is needed."""
+"""The level of objects that a sweep has written: nothing before it is needed."""
 
 
 class MarkerState(StrEnum):
-    """What a marker says of a thread at a number. The marker with the highest number is right."""
+    """The fact about a thread that a marker states, as of a number. The marker with the highest number is right."""
 
     MAYBE = "maybe"
     SURE = "sure"
@@ -98,7 +98,7 @@ class MarkerState(StrEnum):
 
 
 class Marker(NamedTuple):
-    """Says that a thread has, or had, checkpoints. `name` is its encoded id, or the digest of a long one."""
+    """A statement that a thread has, or had, checkpoints. `name` is its encoded id, or the digest of a long one."""
 
     long: bool
     name: str
@@ -111,7 +111,7 @@ class Marker(NamedTuple):
 
 
 class MergedObject(NamedTuple):
-    """Events `low` to `high` in one object: only their entries, or only their items.
+    """The events `low` to `high` in one object: only their entries, or only their items.
 
     `note` means, for entries, the first event that a load of the latest checkpoint needs; for items, the event up to
     which deleted texts were left out.
@@ -174,7 +174,7 @@ def marker_of(thread_id: str, number: int, state: MarkerState) -> Marker:
 
 
 def _escapes() -> Iterable[str]:
-    """How each byte is written. An escape begins with a character that sorts where the byte would."""
+    """The spelling of each byte. An escape begins with a character that sorts where the byte would."""
     for byte in range(256):
         char = chr(byte)
         if char.isascii() and char.isalnum() and char not in "Az":
@@ -188,7 +188,7 @@ _ESCAPES = tuple(_escapes())
 
 
 def encoded(text: str) -> str:
-    """A text as a name: letters and digits as they are, other bytes escaped.
+    """Encode a text as a name: letters and digits stay, other bytes are escaped.
 
     Names sort as the texts do, by code points. The name of a prefix is a prefix of the name.
     """
@@ -196,7 +196,7 @@ def encoded(text: str) -> str:
 
 
 def with_slashes(name: str) -> str:
-    """A long name, divided by slashes. They are at the same positions in all names, so the order stays the same."""
+    """Divide a long name by slashes. They are at the same positions in all names, so the order stays the same."""
     return "/".join(name[at : at + _PART_LENGTH] for at in range(0, len(name), _PART_LENGTH))
 
 
@@ -206,8 +206,8 @@ def decoded(name: str) -> str:
 
 
 def cover(merged: Iterable[MergedObject], start: int = 1) -> list[MergedObject]:
-    """As few merged objects as possible that have every event from `start` on, as far as that goes, in order."""
-    left = sorted(merged, key=lambda one: (one.low, one.high, one.note))
+    """Choose as few merged objects as possible that have every event from `start` on, as far as that goes, in order."""
+    left = sorted(merged, key=lambda member: (member.low, member.high, member.note))
     chosen: list[MergedObject] = []
     at = start
     index = 0
@@ -228,19 +228,19 @@ Parent = int | str | None
 
 
 class TextRef(NamedTuple):
-    """Where a text is: an event and a line of it, the record not counted; and what is known of it."""
+    """The place of a text: an event and a line of it, the record not counted; and known facts about it."""
 
     event: int
     line: int
     sum: int | None = None
-    """Its checksum. None if it was put in format 1."""
+    """The checksum of the text. None if it was put in format 1."""
     before: str | None = None
-    """If it has the items of a run: `Run.before`."""
+    """The digest `Run.before`, if the text has the items of a run."""
 
 
 @dataclass(frozen=True, slots=True)
 class CheckpointRow:
-    """A checkpoint without its payload; `parent` is the number of another one, or the id of one that does not exist."""
+    """A checkpoint without its payload. `parent` is the number of another one, or the id of one that does not exist."""
 
     seq: int
     namespace: str
@@ -262,7 +262,7 @@ class Draft:
     lines: Sequence[str] = ()
 
     def body(self, thread_id: str, number: int, by: str, after: str = "") -> bytes:
-        """The object. `after` is the `by` of the event before it, if that is known."""
+        """Write the object. `after` is the `by` of the event before it, if that is known."""
         about = {"v": VERSION, "n": number, "kind": self.kind, "by": by, **({"after": after} if after else {})}
         lines = [one_line(line).encode() for line in self.lines]
         sizes = {"sizes": [len(line) for line in lines]} if lines else {}
@@ -272,12 +272,12 @@ class Draft:
 
 
 def one_line(text: str) -> str:
-    """A JSON text without line feeds. Between tokens a carriage return means the same, and the text has none."""
+    """Remove line feeds from a JSON text. Between tokens a carriage return means the same, and the text has none."""
     return text.replace("\n", "\r")
 
 
 def to_line(record: Record) -> bytes:
-    """A record, with its checksum at the end."""
+    """Write a record as a line, with its checksum at the end."""
     line = json.dumps(record, ensure_ascii=False, separators=(",", ":"))[:-1].encode()
     return line + _SUM + b"%d}" % crc32(line)
 
@@ -309,7 +309,7 @@ def writes_draft(task: tuple[str, str, str], writes: Sequence[Write], keep_numbe
 
 
 def row_facts(row: CheckpointRow) -> list[Any]:
-    """A row inside a `copy` or `base` record."""
+    """Write a row inside a `copy` or `base` record."""
     created = row.created_at.isoformat()
     known = [row.seq, row.namespace, row.checkpoint_id, row.parent, row.rev, created, row.metadata, row.manifest]
     return [*known, *row.head[:3]]
@@ -322,12 +322,12 @@ def row_from(facts: Sequence[Any]) -> CheckpointRow:
 
 
 def read_record(line: bytes) -> Record:
-    """The record in a line. Raises an error if it is damaged, or in a newer format."""
+    """Read the record in a line. Raises an error if it is damaged, or in a newer format."""
     return _checked(decode(line), line)
 
 
 def read_records(lines: Sequence[bytes]) -> list[Record] | None:
-    """The records in the lines of merged entries. None if any of them is damaged: then read them line by line."""
+    """Read the records in the lines of merged entries. None if any is damaged: then they are read line by line."""
     try:
         # At once, because one call of the parser costs as much as a short line.
         records = decode(b"[%b]" % b",".join(lines))
@@ -346,8 +346,8 @@ def _checked(record: Any, line: bytes) -> Record:
         raise UnsupportedFormatError(
             f"an event was written in format {version}, and this version of Locus knows {VERSION}: upgrade locus-state"
         )
-    text, mark, found = line.rpartition(_SUM)
-    if "sum" in record and (not mark or found != b"%d}" % crc32(text)):
+    text, mark, checksum = line.rpartition(_SUM)
+    if "sum" in record and (not mark or checksum != b"%d}" % crc32(text)):
         raise CorruptCheckpointError("an event's record does not fit its checksum")
     if "sum" not in record and version != 1:
         raise CorruptCheckpointError("an event's record has no checksum")
@@ -370,12 +370,12 @@ def event_texts(body: bytes, number: int) -> EventTexts:
 
 
 def texts_header(event: int, count: int) -> bytes:
-    """The line before the texts of an event, in an object of merged items."""
+    """Write the line before the texts of an event, in an object of merged items."""
     return b'{"n":%d,"lines":%d}' % (event, count)
 
 
 def merged_texts(parts: Iterable[EventTexts]) -> bytes:
-    """The texts of several events as one object."""
+    """Join the texts of several events to one object."""
     lines: list[bytes] = []
     for part in parts:
         lines.append(texts_header(part.event, len(part.lines)))
@@ -384,7 +384,7 @@ def merged_texts(parts: Iterable[EventTexts]) -> bytes:
 
 
 def split_texts(body: bytes) -> Iterator[EventTexts]:
-    """What `merged_texts` has put together."""
+    """Split an object that `merged_texts` has made."""
     lines = body.split(b"\n") if body else []
     at = 0
     while at < len(lines):
@@ -398,7 +398,7 @@ def split_texts(body: bytes) -> Iterator[EventTexts]:
 
 
 def _from_header(line: bytes) -> tuple[int, int]:
-    """What `texts_header` was given, also if somebody has written the same in other words."""
+    """Read a line of `texts_header`, even if somebody has spelt it otherwise."""
     header = decode(line)
     count = header.get("lines") if isinstance(header, dict) and "n" in header else None
     if not isinstance(count, int) or count < 0:

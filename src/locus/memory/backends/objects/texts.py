@@ -1,6 +1,6 @@
-"""Where texts are, and reading them: whole objects, or only the bytes of a large one that hold what is wanted.
+"""Locating and reading texts: in whole objects, or only in those bytes of a large object that hold them.
 
-Merged items may be many megabytes, of which the last messages are a few kilobytes. Where the lengths of texts are known
+Merged items may be many megabytes, of which the last messages are a few kilobytes. If the lengths of texts are known
 (see `places`), only their bytes are read. Each text that is read like that has a checksum; if it does not fit, the
 whole object is read, and tells what is wrong.
 """
@@ -18,33 +18,33 @@ from locus.memory.backends.objects.places import TextPlaces
 from locus.memory.backends.objects.schema import MergedObject, TextRef, event_key, event_texts, split_texts
 
 _GAP = 32 * 1024
-"""Bytes between two texts that are rather read than left out: a request costs as much as reading that many."""
+"""The number of bytes between two texts that are read with them: a request costs as much as reading that many."""
 
 _MOST_SPANS = 64
-"""Parts of one object that are read one by one; if there are more, it is read as a whole."""
+"""The number of parts of one object that are read one by one; for more, it is read as a whole."""
 
 
 class ObjectGone(Exception):
-    """An object that should exist does not: a merge or a sweep was faster. Read the thread again."""
+    """An object that should exist does not: a merge or a sweep was faster, and the thread has to be read again."""
 
 
 @dataclass
 class Located:
-    """Where texts are: objects to be read as a whole, and places in others."""
+    """The places of texts: objects to be read as a whole, and parts of others."""
 
     whole: dict[str, MergedObject | int] = field(default_factory=dict)
-    """By key: the merged object, or the number of the event."""
+    """The merged objects, or the numbers of events, by key."""
     places: dict[str, dict[TextRef, Span]] = field(default_factory=dict)
     merged: dict[str, MergedObject] = field(default_factory=dict)
-    """The objects of `places`."""
+    """The objects that have the texts of `places`."""
 
 
 def located(thread: str, items: Collection[MergedObject], places: TextPlaces, refs: Iterable[TextRef]) -> Located:
-    """Where these texts are."""
+    """Locate texts."""
     refs = list(refs)
-    found = Located(objects_with_texts(thread, items, {ref.event for ref in refs}))
+    result = Located(objects_with_texts(thread, items, {ref.event for ref in refs}))
     events = sorted({ref.event for ref in refs})
-    for key, what in list(found.whole.items()):
+    for key, what in list(result.whole.items()):
         if isinstance(what, int):
             continue
         count = bisect_right(events, what.high) - bisect_left(events, what.low)
@@ -52,9 +52,9 @@ def located(thread: str, items: Collection[MergedObject], places: TextPlaces, re
             continue  # most of it is wanted
         spans = _spans(places, what, [ref for ref in refs if what.low <= ref.event <= what.high])
         if spans is not None:
-            del found.whole[key]
-            found.places[key], found.merged[key] = spans, what
-    return found
+            del result.whole[key]
+            result.places[key], result.merged[key] = spans, what
+    return result
 
 
 def _spans(places: TextPlaces, merged: MergedObject, refs: Iterable[TextRef]) -> dict[TextRef, Span] | None:
@@ -68,7 +68,7 @@ def _spans(places: TextPlaces, merged: MergedObject, refs: Iterable[TextRef]) ->
 
 
 def _joined(spans: Iterable[Span]) -> list[Span]:
-    """As few spans as it takes to have all of these, without long gaps between them."""
+    """Join spans to as few as possible that cover all of these, without long gaps between them."""
     joined: list[Span] = []
     for span in sorted(spans):
         if joined and span.start - joined[-1].end <= _GAP:
@@ -85,7 +85,7 @@ def objects_with_texts(
 
     The value is the merged object, or the number of the event.
     """
-    found: dict[str, MergedObject | int] = {}
+    objects: dict[str, MergedObject | int] = {}
     done = 0
     for event in sorted(set(events)):
         if event <= done:
@@ -93,11 +93,11 @@ def objects_with_texts(
         fitting = [merged for merged in items if merged.low <= event <= merged.high]
         if fitting:
             best = max(fitting, key=lambda merged: (merged.high, merged.note))
-            found[best.key(thread)] = best
+            objects[best.key(thread)] = best
             done = best.high
         else:
-            found[event_key(thread, event)] = event
-    return found
+            objects[event_key(thread, event)] = event
+    return objects
 
 
 class FetchedObjects:
@@ -110,7 +110,7 @@ class FetchedObjects:
         self._placed: dict[TextRef, bytes] = {}
 
     async def fetch_located(self, store: ObjectStore, wanted: Located) -> None:
-        """Read what is needed for texts, without looking into it."""
+        """Read the objects and parts that texts need, without looking into them."""
         missing = [
             (key, span)
             for key, places in wanted.places.items()
@@ -119,7 +119,7 @@ class FetchedObjects:
         await self.fetch(store, wanted.whole, missing)
 
     async def fetch(self, store: ObjectStore, keys: Iterable[str], parts: Iterable[tuple[str, Span]] = ()) -> None:
-        """Read what was not read before, all at once. Raises `ObjectGone` if an object is missing."""
+        """Read the objects that were not read before, all at once. Raises `ObjectGone` if one is missing."""
         wanted: list[tuple[str, Span | None]] = [(key, None) for key in keys if key not in self.bodies]
         wanted += [(key, span) for key, span in parts if key not in self.bodies]
         for (key, span), body in (await store.get_parts(wanted)).items():
@@ -131,13 +131,13 @@ class FetchedObjects:
                 self._parts.setdefault(key, []).append((span, body))
 
     def part(self, key: str, span: Span | None) -> bytes:
-        """What was read of an object."""
+        """The bytes of an object that were read."""
         found = self.bodies.get(key) if span is None else self._bytes(key, span)
         assert found is not None
         return found
 
     async def fetch_texts(self, store: ObjectStore, wanted: Located) -> None:
-        """Read texts, and find them in what was read."""
+        """Read texts, and find them in the objects that were read."""
         await self.fetch_located(store, wanted)
         self.unpack(wanted.whole)
         elsewhere = {key: wanted.merged[key] for key, places in wanted.places.items() if not self._take(key, places)}
@@ -146,12 +146,12 @@ class FetchedObjects:
             self.unpack(elsewhere)
 
     def _take(self, key: str, places: Mapping[TextRef, Span]) -> bool:
-        """Take texts from their places. Returns False if something else is there."""
+        """Take texts from their places. Return False if something else is there."""
         taken = {ref: self._bytes(key, span) for ref, span in places.items()}
-        found = {ref: text for ref, text in taken.items() if text is not None and crc32(text) == ref.sum}
-        if len(found) < len(taken):
+        fitting = {ref: text for ref, text in taken.items() if text is not None and crc32(text) == ref.sum}
+        if len(fitting) < len(taken):
             return False
-        self._placed |= found
+        self._placed |= fitting
         return True
 
     def _bytes(self, key: str, span: Span) -> bytes | None:
@@ -171,7 +171,7 @@ class FetchedObjects:
             self._texts.update({part.event: part.lines for part in found})
 
     def check(self, refs: Iterable[TextRef]) -> None:
-        """Raise `ObjectGone` if one of these texts is not in what was read."""
+        """Raise `ObjectGone` if one of these texts was not found."""
         for ref in refs:
             lines = self._texts.get(ref.event)
             if lines is None or ref.line >= len(lines) or not lines[ref.line]:

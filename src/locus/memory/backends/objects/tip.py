@@ -1,8 +1,8 @@
-"""Tips: what the latest checkpoints need of events long ago, repeated where whoever reads the newest events finds it.
+"""Tips: facts from long ago that the latest checkpoints need, repeated among the newest events.
 
-The latest checkpoint mostly consists of what the last events have added. But a long text may have been stored with the
-first one, and a list may not have grown for a thousand turns. A tip says where these are, and which number a run was
-last given on each branch, so that nobody has to read a thousand entries for that.
+The latest checkpoint mostly consists of items that the last events have added. But a long text may have been stored
+with the first one, and a list may not have grown for a thousand turns. A tip tells the places of these, and the number
+that a run was last given on each branch, so that nobody has to read a thousand entries for that.
 
 A tip is only ever true: it tells of events that never change, as of the event that it follows. It need not tell
 everything, and may be missing. Then more of the thread is read.
@@ -26,7 +26,7 @@ _MOST_RUNS = 64
 
 
 def tip_line(index: ThreadIndex) -> bytes:
-    """The tip as of the last event of an index. Raises an error if the index knows less than a tip should tell."""
+    """Write the tip as of the last event of an index. Raises an error if the index knows less than a tip should."""
     rows = [index.rows[seqs[-1]] for seqs in index.newest.values() if seqs]
     rows = sorted(rows, key=lambda row: row.seq)[-_MOST_NAMESPACES:]
     tops: dict[str, int] = {}
@@ -61,7 +61,7 @@ def _place(index: ThreadIndex, ref: TextRef) -> list[Any]:
 
 
 def learn(index: ThreadIndex, tip: Record) -> None:
-    """Add to an index that begins in the middle what a tip tells of the time before."""
+    """Add the facts of a tip about earlier events to an index that begins in the middle."""
     try:
         tops = {str(branch): _number(top) for branch, top in tip["tops"].items()}
         versions: dict[tuple[str, int], list[Version]] = {}
@@ -82,7 +82,7 @@ def learn(index: ThreadIndex, tip: Record) -> None:
 
 
 def _number(value: object) -> int:
-    """A number, if that is what was stored: it bounds what is read."""
+    """Check that a stored value is a number: it bounds how much is read."""
     if type(value) is int and 0 <= value <= MOST:
         return value
     raise ValueError("a tip has something else where a number should be")

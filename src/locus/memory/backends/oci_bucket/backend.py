@@ -1,4 +1,4 @@
-"""`OCIBucketBackend`, and what an `oci://` URL opens.
+"""`OCIBucketBackend`, and the factory that `oci://` URLs call.
 
 The objects, their names and how a save becomes one of them are the same for every cloud: see `objects.engine`.
 """

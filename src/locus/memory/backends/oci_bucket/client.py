@@ -1,4 +1,4 @@
-"""OCI Object Storage as an `ObjectStore`: Oracle's SDK on a pool of worker threads, and what its errors mean.
+"""OCI Object Storage as an `ObjectStore`: Oracle's SDK on a pool of worker threads, and the meaning of its errors.
 
 The SDK blocks, so requests are made on a bounded pool of worker threads, and no event loop ever waits for one. Each
 worker has a client of its own: Oracle does not promise that threads may share a client, and a client that meets an
@@ -28,11 +28,11 @@ from locus.oci_auth import Signer, make_signer
 
 EXTRA: Final = "oci"
 ATTEMPTS: Final = 6
-"""How often a request is sent at most: over two or three seconds."""
+"""The number of times that a request is sent at most: over two or three seconds."""
 PATIENCE_SECONDS: Final = 60
-"""How long after the first attempt another one may still begin."""
+"""The seconds after the first attempt within which another one may begin."""
 LARGE: Final = 1_048_576
-"""Bytes from which on it pays to ask whether an object is accepted before its body is sent."""
+"""The size, in bytes, from which on the server is asked whether it accepts an object before the body is sent."""
 
 T = TypeVar("T")
 Page = tuple[list[dict[str, Any]], str | None]
@@ -74,20 +74,20 @@ class OCIObjectStore(ObjectStore):
     async def list(
         self, prefix: str, *, start_after: str | None = None, limit: int | None = None
     ) -> builtins.list[Listed]:
-        found: builtins.list[Listed] = []
+        objects: builtins.list[Listed] = []
         query: dict[str, Any] = {"prefix": self._prefix + prefix}
         if start_after is not None:
             query["start_after"] = self._prefix + start_after
-        while limit is None or len(found) < limit:
-            query["limit"] = PAGE if limit is None else min(PAGE, limit - len(found))
+        while limit is None or len(objects) < limit:
+            query["limit"] = PAGE if limit is None else min(PAGE, limit - len(objects))
             self.requests["list"] += 1
             page, next_start = await self._pool.run(lambda connection: connection.list(**query))
-            found += map(self._listed, page)
+            objects += map(self._listed, page)
             if next_start is None:
                 break
             query.pop("start_after", None)
             query["start"] = next_start
-        return found
+        return objects
 
     def _listed(self, item: dict[str, Any]) -> Listed:
         name: str = item["name"]
@@ -169,7 +169,7 @@ class Connector:
         return client
 
     def renewed(self, used: Any) -> bool:
-        """Whether there is a newer security token than the one of this signer: they end after an hour."""
+        """Tell whether there is a newer security token than that of this signer: they end after an hour."""
         if self._config.auth_type != "security_token" or self._signed is None:
             return False
         known: Any = self._signed[0]
@@ -197,7 +197,7 @@ class Connection:
         self._client.base_client.session.close()
 
     def put(self, name: str, body: bytes, *, if_absent: bool) -> bool:
-        """False if the object exists and `if_absent` is set."""
+        """Write an object; False if it exists and `if_absent` is set."""
         options = {"if_none_match": "*"} if if_absent else {}
 
         def send(client: Any) -> None:
@@ -237,7 +237,7 @@ class Connection:
             raise
 
     def list(self, **query: Any) -> Page:
-        """One page: the objects, and where the next one starts."""
+        """Read one page: the objects, and where the next page starts."""
         response = self._with_retries(
             lambda client: client.list_objects(*self._bucket, fields="name,size,timeModified", **query)
         )
@@ -266,7 +266,7 @@ class Connection:
             self.delete(name)
 
     def _delete_batch(self, names: Sequence[str]) -> Sequence[str]:
-        """Returns those that were not deleted, for whatever reason."""
+        """Delete objects, and return those that were not deleted, for whatever reason."""
         models = self._oci.object_storage.models
         details = models.BatchDeleteObjectsDetails(
             objects=[models.BatchDeleteObjectIdentifier(object_name=name) for name in names],
@@ -299,7 +299,7 @@ class Connection:
 
 
 def default_retries() -> Any:
-    """Retry throttling, failures of the service and of the network, and 409 (another client is writing the object)."""
+    """The default strategy: retry throttling, failures of the service and the network, and 409 (others are writing)."""
     retry = require("oci.retry", EXTRA)
     return retry.RetryStrategyBuilder(
         max_attempts=ATTEMPTS,
@@ -312,7 +312,7 @@ def default_retries() -> Any:
 
 
 def whole_body(response: Any) -> bytes:
-    """What a response brings, which is streamed. Reads it inside the retries and checks it, as the SDK does not."""
+    """Read the body of a streamed response. That happens inside the retries, and checks it, as the SDK does not."""
     body: bytes = response.data.content
     # The digest is of the whole object, and so says nothing of a part.
     digest = response.headers.get("content-md5") if response.status == 200 else None
@@ -354,27 +354,27 @@ _CREDENTIALS = (
 
 
 def refused(error: Any, namespace: str, bucket: str) -> CheckpointError:
-    """The error for a `ServiceError`. The keys of objects are digests, and messages hold no secret."""
-    said = f"{error.status} {error.code}" + (f", {error.message}" if error.message else "")
-    asked = f" (opc-request-id {error.request_id})" if error.request_id else ""
+    """Make the error for a `ServiceError`. The keys of objects are digests, and messages hold no secret."""
+    answer = f"{error.status} {error.code}" + (f", {error.message}" if error.message else "")
+    request = f" (opc-request-id {error.request_id})" if error.request_id else ""
     where = f"the bucket {bucket!r} in the namespace {namespace!r}"
     match error.status:
         case 401:
-            return BackendUnavailableError(f"OCI refused the signature: {said}{asked}; {_CREDENTIALS}")
+            return BackendUnavailableError(f"OCI refused the signature: {answer}{request}; {_CREDENTIALS}")
         case 403 | 404:
             return BackendUnavailableError(
-                f"{where} is not there, or may not be used: {said}{asked}; check its name, the namespace and the "
+                f"{where} is not there, or may not be used: {answer}{request}; check its name, the namespace and the "
                 "region, and that a policy allows these objects to be read, created, deleted and listed"
             )
         case 413:
-            return CheckpointError(f"the checkpoint is too large for one object: {said}{asked}")
+            return CheckpointError(f"the checkpoint is too large for one object: {answer}{request}")
         case 429:
-            return BackendUnavailableError(f"OCI limits the requests to {where}: {said}{asked}; try again later")
-    return BackendUnavailableError(f"OCI Object Storage failed: {said}{asked}")
+            return BackendUnavailableError(f"OCI limits the requests to {where}: {answer}{request}; try again later")
+    return BackendUnavailableError(f"OCI Object Storage failed: {answer}{request}")
 
 
 def unreached(error: BaseException, endpoint: str) -> BackendUnavailableError:
-    """The error for a request without a response. The SDK's own text, with its URL, stays in the cause."""
+    """Make the error for a request without a response. The SDK's own text, with its URL, stays in the cause."""
     root: BaseException = error
     while root.args and isinstance(root.args[0], BaseException):
         root = root.args[0]

@@ -1,4 +1,4 @@
-"""How to reach a bucket of OCI Object Storage: options and URLs."""
+"""The options of a bucket in OCI Object Storage, and its URLs."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _SYNTAX = "write oci://namespace/bucket, or oci://namespace/bucket/prefix"
 
 @dataclass(frozen=True)
 class OCIConfig:
-    """Where the objects are, and who signs the requests for them."""
+    """The bucket, and who signs the requests for it."""
 
     bucket_name: str
     namespace: str
@@ -43,7 +43,7 @@ class OCIConfig:
     config_file: str | Path | None = None
     service_endpoint: str | None = None
     timeout: tuple[float, float] = (10.0, 60.0)
-    """Seconds to connect, and seconds between two bytes."""
+    """The seconds to connect, and the seconds between two bytes."""
     max_connections: int = 16
     ttl_seconds: float | None = None
     cache_mb: float = CACHE_MB
@@ -93,20 +93,20 @@ class OCIConfig:
 
     @classmethod
     def from_url(cls, url: str, **options: Any) -> OCIConfig:
-        """From `oci://namespace/bucket/prefix?region=…` and options, which go before those in the URL."""
+        """Make a config from `oci://namespace/bucket/prefix?region=…` and options, which override those in the URL."""
         check_options(options, cls.from_options, "OCIBucketBackend", but=("bucket_name", "namespace"))
         parts = StoreURL(url, _SYNTAX)
         bucket, _, prefix = parts.path.removeprefix("/").partition("/")
         if not parts.hosts or parts.user is not None or not bucket or parts.fragment:
             raise ConfigurationError(_SYNTAX)
-        found = parts.options(_URL_OPTIONS, _UNKNOWN)
+        in_url = parts.options(_URL_OPTIONS, _UNKNOWN)
         if prefix:
-            found["prefix"] = unquote(prefix)
-        return cls.from_options(unquote(bucket), unquote(parts.hosts), **(found | options))
+            in_url["prefix"] = unquote(prefix)
+        return cls.from_options(unquote(bucket), unquote(parts.hosts), **(in_url | options))
 
 
 def checked_endpoint(endpoint: str | None) -> str | None:
-    """The endpoint without a path, because the SDK adds its own."""
+    """Check the endpoint. It has no path, because the SDK adds its own."""
     if endpoint is None:
         return None
     refusal = "service_endpoint is a URL with a host and no path, such as https://host.example"
@@ -117,7 +117,7 @@ def checked_endpoint(endpoint: str | None) -> str | None:
 
 
 def checked_timeout(timeout: float | tuple[float, float]) -> tuple[float, float]:
-    """Seconds to connect and seconds between two bytes; one number is for both."""
+    """Read the seconds to connect and those between two bytes; one number is for both."""
     pair = timeout if isinstance(timeout, tuple) else (timeout, timeout)
     if len(pair) != 2 or not all(isinstance(value, int | float) and 0 < value < 1e6 for value in pair):
         raise ConfigurationError(f"timeout is one number of seconds, or two (to connect, to read), got {timeout!r:.80}")

@@ -49,7 +49,7 @@ class OpenSearchBackend(StorageBackend):
         super().__init__(CheckpointStore(engine, ttl_seconds=config.ttl_seconds, cache_mb=config.cache_mb))
 
     async def get_by_metadata(self, key: str, value: Any, limit: int = 100) -> list[dict[str, Any]]:
-        """The same as `query_by_metadata`."""
+        """An alias of `query_by_metadata`."""
         return await self.query_by_metadata(key, value, limit)
 
     def __repr__(self) -> str:
@@ -62,7 +62,7 @@ def from_location(location: str = "", **options: Any) -> Checkpointer:
 
 
 def from_secure_location(location: str = "", **options: Any) -> Checkpointer:
-    """Open `"opensearchs://…"`: the same, over TLS."""
+    """Open `"opensearchs://user:password@host:9200/index-name"`, over TLS; `location` is what follows the scheme."""
     return _from_url(f"opensearchs:{location}", **options)
 
 

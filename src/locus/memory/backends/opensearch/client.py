@@ -18,7 +18,7 @@ from locus.memory.runtime.retry import Backoff
 Json = dict[str, Any]
 
 PAGE_SIZE = 1_000
-"""How many hits one search returns, and how many ids one `_mget` asks for."""
+"""The number of hits that one search returns, and of ids that one `_mget` names."""
 BULK_BYTES = 20_000_000
 """The size of one `_bulk` request; by default, servers accept a hundred million bytes."""
 
@@ -27,9 +27,9 @@ _CONFLICT = 409
 _ATTEMPTS = 6
 
 BUSY = Backoff(0.04, 5.12, random_part=0.7)
-"""Gives a busy server time."""
+"""The pauses that give a busy server time."""
 RACE = Backoff(0.004, 0.064, random_part=1.0)
-"""A moment in which another writer can finish first."""
+"""The pauses in which another writer can finish first."""
 
 
 class Failure(Exception):
@@ -75,7 +75,7 @@ class BulkItem:
 
 
 class _Serializer:
-    """The driver's JSON, but answers are read by pydantic's parser: it takes half as long for a long thread."""
+    """The driver's JSON, except that answers are read by pydantic's parser: it takes half as long for a long thread."""
 
     mimetype = "application/json"
 
@@ -139,8 +139,8 @@ class Client:
         errors = self._errors
         timeout = self._config.timeout
         try:
-            asked = {**params, "request_timeout": timeout, "ignore": tuple(expected)}
-            answer = self._driver.transport.perform_request(method, f"/{path}", params=asked, body=body)
+            all_params = {**params, "request_timeout": timeout, "ignore": tuple(expected)}
+            answer = self._driver.transport.perform_request(method, f"/{path}", params=all_params, body=body)
         except errors.ConnectionTimeout as error:
             raise Failure("TIMEOUT", "no answer", f"within {timeout:g} s") from error
         except errors.SSLError as error:
@@ -159,9 +159,11 @@ class Client:
     def get_many(
         self, routing: str, ids: Iterable[str], *, excludes: str = "", without_source: Collection[str] = ()
     ) -> dict[str, Document]:
-        """Those of these documents that exist, in real time. Without the fields that `excludes` lists, separated by
-        commas, and without any field for the ids in `without_source`."""
-        found: dict[str, Document] = {}
+        """Read those of these documents that exist, in real time.
+
+        They lack the fields that `excludes` lists, separated by commas, and all fields for the ids in `without_source`.
+        """
+        documents: dict[str, Document] = {}
         for chunk in chunks(list(dict.fromkeys(ids)), PAGE_SIZE):
             body = {
                 "docs": [
@@ -170,11 +172,11 @@ class Client:
                 ]
             }
             params: dict[str, Any] = {"_source_excludes": excludes} if excludes else {}
-            found |= self._get(body, params)
-        return found
+            documents |= self._get(body, params)
+        return documents
 
     def get_each(self, ids: Iterable[tuple[str, str]], *, excludes: str = "") -> dict[str, Document]:
-        """The same for documents of several threads, each with its routing."""
+        """Read documents of several threads, each with its routing, in real time."""
         found: dict[str, Document] = {}
         for chunk in chunks(list(dict.fromkeys(ids)), PAGE_SIZE):
             body = {"docs": [{"_id": doc_id, "routing": routing} for routing, doc_id in chunk]}
@@ -182,7 +184,7 @@ class Client:
         return found
 
     def get_threads(self, threads: Iterable[str]) -> dict[str, Document]:
-        """The documents of several threads that exist, by the digests of their ids."""
+        """Read the documents of several threads that exist, by the digests of their ids."""
         return self.get_each((thread, thread) for thread in threads)
 
     def _get(self, body: Json, params: dict[str, Any]) -> dict[str, Document]:
@@ -202,12 +204,14 @@ class Client:
         return [_written(answer) for answer in self._bulks([(routing, item) for item in items])]
 
     def write_each(self, items: Sequence[tuple[str, BulkItem]]) -> list[bool | None]:
-        """Write documents of several threads, each with its routing. False for those whose condition did not hold,
-        and None for those that were not written for any other reason."""
+        """Write documents of several threads, each with its routing.
+
+        False for those whose condition did not hold, and None for those that were not written for any other reason.
+        """
         return [_written(answer) if _is_settled(answer) else None for answer in self._bulks(items)]
 
     def _bulks(self, items: Sequence[tuple[str, BulkItem]]) -> list[Json]:
-        """What is answered to each item."""
+        """Send items in bulk requests, and return the answer to each."""
         return [answer for text in _bulk_bodies(items) for answer in self._bulk(text)]
 
     def _bulk(self, text: str) -> list[Json]:
@@ -238,7 +242,7 @@ class Client:
         ]  # fmt: skip
 
     def _searched(self, body: Json, routing: str | None = None) -> Json:
-        """The answer to a search. An incomplete one is a failure."""
+        """Check the answer to a search. An incomplete one is a failure."""
         params: Json = {"allow_partial_search_results": "false"}
         if routing is not None:
             params["routing"] = routing
@@ -262,14 +266,14 @@ class Client:
         return int(found["to"]) * 1_000
 
     def pages(self, body: Json, routing: str | None = None, size: int | None = None) -> Iterator[list[Document]]:
-        """All hits, page by page. No two hits may have the same values of `sort`."""
+        """Yield all hits, page by page. No two hits may have the same values of `sort`."""
         size = size or self.page_size
         last: Sequence[Any] | None = None
         while True:
-            asked = {**body, "size": size, "track_total_hits": False}
+            query = {**body, "size": size, "track_total_hits": False}
             if last is not None:
-                asked["search_after"] = list(last)
-            hits = self.search(asked, routing)
+                query["search_after"] = list(last)
+            hits = self.search(query, routing)
             if hits:
                 yield hits
             if len(hits) < size:
@@ -278,7 +282,7 @@ class Client:
 
 
 class MoreNeeded(Exception):
-    """Something was asked for that was not read beforehand."""
+    """A document is needed that was not read beforehand."""
 
 
 class ReadClient(Client):
@@ -323,14 +327,17 @@ def _bulk_bodies(items: Sequence[tuple[str, BulkItem]]) -> Iterator[str]:
 
 
 def _written(item: Json) -> bool:
-    """Whether an item was done."""
+    """Tell whether an item was done."""
     if not _is_settled(item):
         raise _item_failure(item["status"], item["error"])
     return bool(item["status"] < 300)
 
 
 def _is_settled(item: Json) -> bool:
-    """Whether an item was done, or its condition did not hold. 404 is the deletion of a document that is not there."""
+    """Tell whether an item was done, or its condition did not hold.
+
+    404 is the answer to the deletion of a document that does not exist.
+    """
     status = item["status"]
     return status < 300 or status == _CONFLICT or (status == 404 and "error" not in item)
 
@@ -348,7 +355,7 @@ def _reason(info: Any) -> str:
 
 
 def _shown(error: Json) -> str:
-    """The reason, cut off before the stored text that some errors quote at the end."""
+    """The reason of an error, cut off before the stored text that some errors quote at the end."""
     root: Json = next(iter(error.get("root_cause") or ()), {})
     text = str(error.get("reason", ""))[:300]
     deeper = str(root.get("reason") or "")[:300]
@@ -365,7 +372,7 @@ _HINTS = {
 
 
 def translated(error: BaseException) -> CheckpointError:
-    """The public error for a `Failure`."""
+    """Make an error of Locus from a `Failure`."""
     if not isinstance(error, Failure):
         return BackendUnavailableError(f"OpenSearch cannot be used now: {type(error).__name__}")
     text = str(error)

@@ -44,9 +44,9 @@ from locus.memory.model.manifest import newest_runs, wanted
 from locus.memory.model.records import ANY, Commit, Known, Outcome, TaskWrites, Verdict
 
 _MAX_ATTEMPTS = 400
-"""How often a commit is tried while other writers are faster."""
+"""The number of attempts at a commit while other writers are faster."""
 _MAX_RESENDS = 3
-"""How often a commit is sent again after a connection broke."""
+"""The number of times that a commit is sent again after a connection broke."""
 
 
 def commit_to_log(log: Log, commit: Commit) -> Outcome:
@@ -95,12 +95,12 @@ class _Draft:
     runs_of_base: Mapping[RunKey, StoredRun] | None
 
     def remember(self, log: Log) -> None:
-        """Cache what was written."""
+        """Cache a checkpoint that was written."""
         log.cache.put(log.thread, log.state, base_from(self.record, self.runs_of_base), self.record.namespace)
 
 
 def _attempt(log: Log, commit: Commit, state_is_current: bool) -> Outcome | None:
-    """One attempt. None means: read the state, and decide again."""
+    """Try once. None means: read the state, and decide again."""
     if state_is_current:
         log.read_state(names=_referenced_names(commit), latest=commit.namespace)
     if log.pending_removal is not None and not commit.fresh_id:
@@ -119,7 +119,7 @@ def _attempt(log: Log, commit: Commit, state_is_current: bool) -> Outcome | None
 
 
 def _drafted(log: Log, commit: Commit, state_is_current: bool) -> _Draft | Outcome | None:
-    """What is to be written, or the outcome if nothing is. None if only the state as it is now can tell."""
+    """Draft the record, or return the outcome if nothing is written. None if only the current state can tell."""
     state = log.state.restarted() if log.state.expired(now_micros()) else log.state
     view = CommitView(log, state, commit, _referenced_names(commit))
     outcome = decide(commit, view)
@@ -162,7 +162,7 @@ def commit_group(client: Client, cache: ThreadCache, group: Sequence[Commit | Ta
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Step:
-    """What a member of a group writes: one document. A draft is that of a commit."""
+    """The document that a member of a group writes. It has a draft if it is of a commit."""
 
     log: Log
     item: BulkItem
@@ -171,7 +171,7 @@ class _Step:
 
 
 def _ids_to_read(log: Log, member: Commit | TaskWrites) -> list[str]:
-    """The documents that are likely to be asked for, beside what the cache has."""
+    """The documents that are likely to be needed, beside those that the cache has."""
     if isinstance(member, TaskWrites):
         name = (member.namespace, member.checkpoint_id)
         return [*log.ids_ahead(log.state.position), *writes_ids(log, name, member.task_id)]
@@ -186,7 +186,7 @@ def _ids_to_read(log: Log, member: Commit | TaskWrites) -> list[str]:
 
 
 def _step(log: Log, member: Commit | TaskWrites, read: ReadClient) -> _Step | None:
-    """None if it is not possible with what was read, or not certain that it may be written."""
+    """The step of a member; None if the documents that were read do not suffice, or do not allow it for certain."""
     client, log.client = log.client, read
     try:
         if isinstance(member, TaskWrites):
@@ -204,7 +204,7 @@ def _step(log: Log, member: Commit | TaskWrites, read: ReadClient) -> _Step | No
 
 
 def _written(client: Client, steps: Sequence[_Step]) -> list[_Step]:
-    """Write all, and return those that were written."""
+    """Write all steps, and return those that were written."""
     answers = client.write_each([(step.log.thread, step.item) for step in steps])
     taken = [step for step, answer in zip(steps, answers, strict=True) if answer is False]
     found = client.get_each([(step.log.thread, step.item.id) for step in taken], excludes=CONTENTS)
@@ -222,7 +222,7 @@ def _written(client: Client, steps: Sequence[_Step]) -> list[_Step]:
 
 
 def _complete_all(client: Client, done: Sequence[tuple[Log, Record]]) -> None:
-    """`_complete` for many. What is to be published goes with one request."""
+    """Do for many commits what has to be done before they may be acknowledged. One request publishes all."""
     due = [
         (log, log.items_to_publish())
         for log, _ in done
@@ -239,7 +239,7 @@ def _complete_all(client: Client, done: Sequence[tuple[Log, Record]]) -> None:
 
 
 def _referenced_names(commit: Commit) -> set[CheckpointName]:
-    """The checkpoints that `decide` will ask for."""
+    """The names of the checkpoints that `decide` will look up."""
     found = [] if commit.fresh_id else [commit.checkpoint_id]
     if commit.base is not None:
         found.append(commit.base.checkpoint_id)
@@ -261,7 +261,7 @@ def _complete(log: Log, record: Record | None = None) -> None:
 
 
 class CommitView:
-    """A thread as `decide` sees it."""
+    """A thread as a `commit_rules.View`."""
 
     def __init__(self, log: Log, state: ThreadState, commit: Commit, names: set[CheckpointName]) -> None:
         self._log = log
@@ -298,8 +298,11 @@ class CommitView:
         return None if record is None else record.known
 
     def has_run(self, branch: str, number: int) -> bool:
-        """Whether this run, which follows one of the base, may exist already. It surely does not if the base is the
-        latest of its namespace (namespaces never share branches), and had the newest run when it was saved."""
+        """Tell whether this run, which follows one of the base, may be stored already.
+
+        It surely is not if the base is the latest of its namespace (namespaces never share branches), and had the
+        newest run when it was saved.
+        """
         if self._base_name is None:
             return True
         base = self.bases[self._base_name]
@@ -312,8 +315,10 @@ class CommitView:
         return location.place != base.place or self._newest_run(branch) >= number
 
     def continued(self, commit: Commit) -> set[str]:
-        """The branches that begin with this commit, and have another run already: it was sent before, its checkpoint
-        was removed, and others had continued its lists."""
+        """The branches that begin with this commit, and have another run already.
+
+        The commit was sent before, its checkpoint was removed, and others had continued its lists.
+        """
         begun = {run.branch for run in commit.runs if run.number == 0}
         nothing_was_removed = self._state.live == self._state.last_seq
         if not begun or commit.fresh_id or nothing_was_removed:
@@ -330,7 +335,7 @@ class CommitView:
 
 
 def _record(log: Log, commit: Commit, outcome: Outcome, state: ThreadState, view: CommitView) -> Record | None:
-    """The record of a commit. None if its base does not have what it refers to."""
+    """Make the record of a commit. None if its base lacks a run that it refers to."""
     place = log.state.position + 1
     base = view.base
     runs = _stored_runs(log, commit, base, place)
@@ -369,8 +374,10 @@ def _record(log: Log, commit: Commit, outcome: Outcome, state: ThreadState, view
 
 
 def _stored_runs(log: Log, commit: Commit, base: KnownBase | None, place: int) -> dict[RunKey, StoredRun] | None:
-    """The runs that a commit brings, at its place, with references to earlier ones. None if one follows a run that
-    neither it nor its base has."""
+    """The runs that a commit brings, at its place, with references to earlier ones.
+
+    None if one follows a run that neither it nor its base has.
+    """
     runs: dict[RunKey, StoredRun] = {}
     for run in (*commit.runs, *commit.values):
         earlier: EarlierRuns = ()
@@ -387,7 +394,7 @@ def _stored_runs(log: Log, commit: Commit, base: KnownBase | None, place: int) -
 
 
 def _find_run(log: Log, base: KnownBase, key: RunKey) -> tuple[StoredRun, int] | None:
-    """A run that the base names, without its items, and the place of its record."""
+    """Find a run that the base names, without its items, and the place of its record."""
     location = base.locations.get(key)
     if location is None:
         return None
@@ -408,7 +415,7 @@ def _run_locations(
     base_is_latest: bool,
     continued: Collection[str],
 ) -> list[RunLocation] | None:
-    """Where the runs are that the manifest names. None if neither the commit nor its base has one of them."""
+    """Locate the runs that the manifest names. None if neither the commit nor its base has one of them."""
     highest = dict(sorted(runs))
     locations: list[RunLocation] = []
     for branch, number in run_keys(commit.extents or wanted(commit.manifest)):

@@ -1,4 +1,4 @@
-"""How to reach OpenSearch: the options of the backend and its URLs, checked, in the form that the driver takes."""
+"""The options of `OpenSearchBackend` and its URLs, checked, in the form that the driver takes."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ class OpenSearchConfig:
     """The servers, the index, and the driver's options. Its `repr` shows no password."""
 
     hosts: Sequence[Mapping[str, Any]]
-    """As `parse_hosts` returns them."""
+    """The hosts in the driver's form, from `parse_hosts`."""
     index: str
     timeout: float
     """Seconds for each request."""
     options: Mapping[str, Any] = field(default_factory=dict, repr=False)
-    """As `connection_options` returns them."""
+    """Credentials and certificates in the driver's form, from `connection_options`."""
     ttl_seconds: float | None = None
     connections: int = 8
-    """How many requests run at once."""
+    """The number of requests that run at once."""
     shards: int = 1
     replicas: int | None = None
     client: Any = field(default=None, repr=False)
-    """A client of the driver's that the user gave."""
+    """A caller's client of the driver."""
     cache_mb: float = CACHE_MB
     wait_for_active_shards: int | None = None
-    """How many copies of a shard, the primary among them, must be there for a write; None is what the index says."""
+    """The copies of a shard, the primary among them, that must be available for a write; None: as the index says."""
 
     @classmethod
     def from_options(
@@ -62,7 +62,7 @@ class OpenSearchConfig:
         cache_mb: float = CACHE_MB,
         wait_for_active_shards: int | None = None,
     ) -> OpenSearchConfig:
-        """Check the options of `OpenSearchBackend`."""
+        """Make a config from the options of `OpenSearchBackend`, and check it."""
         checked_seconds(timeout, "timeout")
         checked_count(connections, "connections", least=1)
         checked_count(shards, "shards", least=1)
@@ -97,7 +97,7 @@ class OpenSearchConfig:
 
     @classmethod
     def from_url(cls, url: str, **options: Any) -> OpenSearchConfig:
-        """From `opensearch://host:9200/index?ssl=true` and options, which go before those in the URL."""
+        """Make a config from `opensearch://host:9200/index?ssl=true` and options, which override those in the URL."""
         check_options(options, cls.from_options, "OpenSearchBackend")
         scheme, _, location = url.partition(":")
         secure = {"use_ssl": True} if scheme == "opensearchs" else {}
@@ -125,7 +125,7 @@ def checked_count(value: object, what: str, *, least: int) -> None:
 
 
 def checked_client(client: Any) -> Any:
-    """A blocking client of the driver, or None. Requests run on OS threads, whichever event loop they come from."""
+    """Check a client of the driver, which must be blocking: requests run on OS threads, whatever the event loop."""
     if client is None:
         return None
     request = getattr(getattr(client, "transport", None), "perform_request", None)
@@ -203,7 +203,7 @@ _UNKNOWN = "the URL has a setting that OpenSearch does not have here: '{name}'; 
 
 
 def url_options(location: str) -> dict[str, Any]:
-    """The options in a URL without its scheme: `//user:password@host:9200,other:9200/index?ssl=true`."""
+    """Read the options in a URL without its scheme: `//user:password@host:9200,other:9200/index?ssl=true`."""
     if not location.strip("/"):
         return {}
     parts = StoreURL(f"opensearch:{location}", _URL_SYNTAX)

@@ -1,4 +1,4 @@
-"""The engine of OpenSearch: each operation runs on an OS thread that has a connection of its own.
+"""The engine for OpenSearch: each operation runs on an OS thread that has a connection of its own.
 
 `schema` describes the documents, and how concurrent writers keep a thread consistent.
 """
@@ -185,11 +185,11 @@ class OpenSearchEngine(
         return await self._with_log(thread_id, lambda log: get_writes(log, (namespace, checkpoint_id), task_id))
 
     async def outlived(
-        self, kept: Retention, after: str = "", prefix: str = "", limit: int = PAGE
+        self, retention: Retention, after: str = "", prefix: str = "", limit: int = PAGE
     ) -> AsyncGenerator[OutlivedPage]:
-        """What a vacuum removes. Of threads that never had a checkpoint nothing is known but by their names."""
+        """List what a vacuum would remove, from threads that have had a checkpoint."""
         while page := await self._run(
-            partial(read.outlived_page, cache=self._cache, kept=kept, after=after, prefix=prefix, limit=limit)
+            partial(read.outlived_page, cache=self._cache, retention=retention, after=after, prefix=prefix, limit=limit)
         ):
             yield page
             after = page.after

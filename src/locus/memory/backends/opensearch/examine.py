@@ -1,4 +1,4 @@
-"""What may be wrong with an OpenSearch cluster and with the index, for `locus doctor`."""
+"""Looks for faults of an OpenSearch cluster and of the index, for `locus doctor`."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from locus.memory.model.records import Finding
 
 
 def findings(client: Client) -> list[Finding]:
-    found: list[Finding] = []
-    asked = datetime.now(UTC)
+    results: list[Finding] = []
+    before = datetime.now(UTC)
     for line in _asked(client, "_cat/health", format="json", h="epoch") or []:
-        found += clock(datetime.fromtimestamp(int(line["epoch"]), UTC), asked, SECOND)
+        results += clock(datetime.fromtimestamp(int(line["epoch"]), UTC), before, SECOND)
     status = _asked(client, f"_cluster/health/{client.index}")
-    found += [not_told("how the cluster is")] if status is None else health(status)
-    told = _asked(client, f"{client.index}/_settings", flat_settings="true")
-    if told is None:
-        return [*found, not_told("how the index is set up")]
+    results += [not_told("how the cluster is")] if status is None else health(status)
+    indices = _asked(client, f"{client.index}/_settings", flat_settings="true")
+    if indices is None:
+        return [*results, not_told("how the index is set up")]
     nodes = int((status or {}).get("number_of_data_nodes", 1))
-    return [*found, *(finding for index in told.values() for finding in settings(index["settings"], nodes))]
+    return [*results, *(finding for index in indices.values() for finding in settings(index["settings"], nodes))]
 
 
 def _asked(client: Client, path: str, **params: str) -> Any:
-    """None if this user may not ask, or a managed cluster does not say."""
+    """Ask the cluster; None if this user may not ask, or a managed cluster does not say."""
     try:
         return client.send("GET", path, expected=(401, 403, 404), **params)
     except Failure as failure:
@@ -46,10 +46,10 @@ def health(status: Mapping[str, Any]) -> list[Finding]:
 
 
 def settings(index: Mapping[str, Any], nodes: int = 1) -> list[Finding]:
-    """By the settings of the index, in flat form: all values are text. `nodes` is how many could hold it."""
-    found: list[Finding] = []
+    """Make findings of the settings of the index, in flat form: all values are text. `nodes` could hold it."""
+    results: list[Finding] = []
     if index.get("index.translog.durability", "request") != "request":
-        found.append(
+        results.append(
             Finding(
                 "warning",
                 "a crash of the machine may lose the saves of the last seconds: index.translog.durability is async",
@@ -57,7 +57,7 @@ def settings(index: Mapping[str, Any], nodes: int = 1) -> list[Finding]:
             )
         )
     if index.get("index.blocks.read_only_allow_delete") == "true":
-        found.append(
+        results.append(
             Finding(
                 "error",
                 "the index takes no saves: a disk is almost full (the block read_only_allow_delete)",
@@ -65,13 +65,13 @@ def settings(index: Mapping[str, Any], nodes: int = 1) -> list[Finding]:
             )
         )
     blocks = [name for name in ("read_only", "write", "read") if index.get(f"index.blocks.{name}") == "true"]
-    found += [
+    results += [
         Finding("error", f"the index is blocked (index.blocks.{name})", f"set index.blocks.{name} to null")
         for name in blocks
     ]
     if index.get("index.number_of_replicas") == "0":
-        found.append(_without_replicas(nodes))
-    return found
+        results.append(_without_replicas(nodes))
+    return results
 
 
 def _without_replicas(nodes: int) -> Finding:

@@ -21,17 +21,17 @@ def prepare(client: Client, shards: int, replicas: int | None, *, reading: bool 
 
     An older format is raised, unless the index is only read. The documents stay as they are.
     """
-    found = mappings(client)
-    if found is None:
+    indices = mappings(client)
+    if indices is None:
         _create(client, shards, replicas)
-        found = mappings(client)
-    if found is None:
+        indices = mappings(client)
+    if indices is None:
         raise ConfigurationError(
             f"index {client.index}-v1 is there, and nothing is called {client.index!r}: add that alias, or remove it"
         )
-    if len(found) != 1:
-        raise ConfigurationError(f"{client.index!r} stands for several indices: {', '.join(sorted(found))}")
-    ((name, about),) = found.items()
+    if len(indices) != 1:
+        raise ConfigurationError(f"{client.index!r} stands for several indices: {', '.join(sorted(indices))}")
+    ((name, about),) = indices.items()
     if _checked_format(client.index, about.get("mappings", {}), reading=reading) < FORMAT and not reading:
         _raise_format(client)
     _wait_for_shards(client)
@@ -45,12 +45,12 @@ def found_format(client: Client) -> int:
 
 
 def exists(client: Client) -> bool:
-    """Whether an index or an alias has that name."""
+    """Tell whether an index or an alias has that name."""
     return mappings(client) is not None
 
 
 def _wait_for_shards(client: Client) -> None:
-    """Another process may have created the index a moment ago: its shards are ready a little after its name."""
+    """Wait until the shards are ready. If another process has just created the index, they are not at once."""
     for attempt in range(9):
         try:
             client.search({"size": 0})
@@ -98,7 +98,7 @@ def _put(client: Client, body: dict[str, Any]) -> None:
 
 
 def _checked_format(index: str, mapping: dict[str, Any], *, reading: bool) -> int:
-    """The format of the index. A newer one that this version cannot use is refused."""
+    """Read the format of the index. A newer one that this version cannot use is refused."""
     about = mapping.get("_meta", {})
     version = about.get("locus_format")
     if not isinstance(version, int):

@@ -44,19 +44,19 @@ from locus.memory.model.records import Known
 from locus.memory.runtime.forks import ForkGuard
 
 KNOWN_NAMESPACES = 32
-"""A state has the latest checkpoints of this many namespaces: of those that were last in use."""
+"""The number of namespaces whose latest checkpoint a state has: of those that were last in use."""
 
 CONTENTS = "body.head,body.runs.items"
-"""The large fields of a record. Only those who load a state need them."""
+"""The large fields of a record. Only loads need them."""
 
 FORBIDDEN = 403
 
 RECORDS_PER_REQUEST = 200
-"""How many records are read or written at once if they have their contents."""
+"""The number of records that are read or written at once if they have their contents."""
 
 
 class ConcurrentRemoval(Exception):
-    """What was read was being removed at that moment: read again."""
+    """Raised if a record is being removed while it is read: read again."""
 
 
 class Log:
@@ -69,7 +69,7 @@ class Log:
         self.thread = digest(thread_id)
         self.state = ThreadState(thread_id)
         self.pending_removal: Removal | None = None
-        """What an unfinished removal takes away."""
+        """The changes that an unfinished removal makes."""
         self._documents: dict[str, Document | None] = {}
         self._with_contents = False
 
@@ -84,8 +84,10 @@ class Log:
     def read_state(
         self, *, names: Iterable[CheckpointName] = (), latest: str | None = None, with_contents: bool = False
     ) -> ThreadState:
-        """Read the state as it is now, together with what will be needed next: the documents of these names, and the
-        latest checkpoint of a namespace."""
+        """Read the current state, together with documents that will be needed next.
+
+        These are the documents of `names`, and the latest checkpoint of a namespace.
+        """
         self._documents.clear()
         self._with_contents = with_contents
         wanted = [name_id(self.thread, *name) for name in names]
@@ -105,7 +107,7 @@ class Log:
         raise CorruptCheckpointError(f"the log of {shown_thread(self.thread_id)} has a gap: a record is missing")
 
     def _list_late(self) -> None:
-        """The writer that began the thread was killed before it was listed. What somebody has read must be in lists."""
+        """List a thread whose first writer was killed before that: a thread that somebody has read must be in lists."""
         as_read = self.state
         try:
             self.publish()
@@ -136,7 +138,7 @@ class Log:
         """Add the records after the state. False if one of them was emptied already: then the state is too old.
 
         Also False if one is missing and a later one exists. That may be a race, because documents are read one after
-        another. Where it stays so, the record is lost, and nothing after it can be read or added to.
+        another. If it stays so, the record is lost, and nothing after it can be read or added to.
         """
         state, changes_before = self.state, self.state.changes
         while True:
@@ -175,7 +177,7 @@ class Log:
         return [record_id(self.thread, "", position + step) for step in range(1, MAX_LAG + 1)]
 
     def _find_pending_removal(self) -> Removal | None:
-        """What an unfinished removal takes away. A finished one is dropped from the state."""
+        """Find the changes of an unfinished removal. A finished one is dropped from the state."""
         if not self.state.removing:
             return None
         record = self.record(self.state.removing)
@@ -202,11 +204,11 @@ class Log:
         return self.records([place]).get(place)
 
     def records(self, places: Iterable[int]) -> dict[int, Record]:
-        """Those of these records that exist, by their places."""
+        """Read those of these records that exist, by their places."""
         return {place: record_from(source) for place, source in self.sources(places).items()}
 
     def sources(self, places: Iterable[int]) -> dict[int, Source]:
-        """The same, as they are stored."""
+        """Read those of these records that exist, as they are stored, by their places."""
         ids = {place: record_id(self.thread, self.state.batch, place) for place in places}
         self._fetch(ids.values())
         return {
@@ -214,12 +216,12 @@ class Log:
         }
 
     def read_record(self, place: int) -> Record | None:
-        """The record as it is now, with its contents."""
+        """Read a record with its contents."""
         found = self.client.get_many(self.thread, [record_id(self.thread, self.state.batch, place)])
         return next((record_from(document.source) for document in found.values()), None)
 
     def each_record(self) -> Iterator[Record]:
-        """The same as `all_records` with their contents, one after another: never more than some are in memory."""
+        """Yield all records that hold checkpoints or runs, with their contents; only some are in memory at once."""
         self.client.refresh()
         for hits in self.client.pages(self._records_body(), self.thread, RECORDS_PER_REQUEST):
             yield from (record_from(hit.source) for hit in hits)
@@ -240,14 +242,14 @@ class Log:
         return [record_from(hit.source) for hits in self.client.pages(body, self.thread, size) for hit in hits]
 
     def visible(self, record: Record | None) -> Record | None:
-        """The record as readers may see it, if it is a checkpoint of the thread as it is now."""
+        """The record as readers may see it, if it is a checkpoint of the current thread."""
         return visible(self.state, self.pending_removal, record)
 
     def visible_checkpoints(self, records: Iterable[Record]) -> list[Record]:
         return [found for record in records if (found := self.visible(record)) is not None]
 
     def find(self, namespace: str, checkpoint_id: str) -> Record | None:
-        """A checkpoint by its id."""
+        """Find a checkpoint by its id."""
         if not self.state.exists(now_micros()):
             return None
         name = (namespace, checkpoint_id)
@@ -258,7 +260,7 @@ class Log:
         return None
 
     def _possible_places(self, name: CheckpointName) -> Iterator[int]:
-        """Where a checkpoint may be: after the published position, where its name says, or in the copy."""
+        """The places where a checkpoint may be: after the published position, as its name says, or in the copy."""
         if name in self.state.unpublished:
             yield self.state.unpublished[name]
             return
@@ -272,12 +274,12 @@ class Log:
         return [name_id(self.thread, *name, batch) for batch in batches]
 
     def ids_to_find(self, name: CheckpointName) -> list[str]:
-        """The documents that `find` asks for first."""
+        """The documents that `find` needs first."""
         place = self.state.unpublished.get(name)
         return self._name_ids(name) if place is None else [record_id(self.thread, self.state.batch, place)]
 
     def latest(self, namespace: str) -> Record | None:
-        """The latest checkpoint of a namespace."""
+        """Find the latest checkpoint of a namespace."""
         if not self.state.exists(now_micros()):
             return None
         place = self.state.latest_places.get(namespace)
@@ -314,7 +316,7 @@ class Log:
         return self.visible_writes(hits)
 
     def visible_writes(self, documents: Iterable[Document]) -> list[Document]:
-        """Those pending writes that readers may see. What a task wrote since a copy replaces what was copied."""
+        """Choose the pending writes that readers may see. Writes of a task since a copy replace the copied ones."""
         found: dict[tuple[str, str, str], Document] = {}
         for document in documents:
             key = (*writes_name(document), document.source["task_id"])
@@ -323,7 +325,7 @@ class Log:
         return list(found.values())
 
     def _writes_visible(self, document: Document) -> bool:
-        """Whether pending writes belong to this epoch, and not to a checkpoint that is being removed."""
+        """Tell whether pending writes belong to this epoch, and not to a checkpoint that is being removed."""
         source = document.source
         if source["epoch"] != self.state.epoch or source.get("batch", "") not in ("", self.state.batch):
             return False
@@ -335,7 +337,7 @@ class Log:
         return bool(source["position"] >= self.state.removing)
 
     def server_time(self) -> int:
-        """The time by the clock of the cluster, for what is swept when it is old enough."""
+        """The time by the clock of the cluster, by which sweeps decide what is old enough."""
         return self.cache.server_time(self.client)
 
     def append(self, record: Record) -> bool:
@@ -380,7 +382,7 @@ class Log:
         self.state = replace(self.state, unpublished={}, published=self.state.as_published())
 
     def _outdated(self, refused: list[BulkItem]) -> list[BulkItem]:
-        """Those refused items whose document does not exist, or is older than the item."""
+        """Choose those refused items whose document does not exist, or is older than the item."""
         if not refused:
             return []
         found = self.client.get_many(self.thread, [item.id for item in refused])
@@ -388,24 +390,26 @@ class Log:
 
 
 def creation(record: Record) -> BulkItem:
-    """What adds a record to its log, unless another writer was faster."""
+    """The item that adds a record to its log, unless another writer was faster."""
     return BulkItem("create", record.id, record_source(record))
 
 
 def is_same(record: Record, found: Document | None) -> bool:
-    """Whether the document that has the place of a record is that very record: the driver sends a request again if its
-    connection broke, and the second time the record exists."""
+    """Tell whether the document in the place of a record is that very record.
+
+    The driver sends a request again if its connection broke, and the second time the record exists.
+    """
     return found is not None and record_from(found.source).rev == record.rev
 
 
 def _position_in(document: Document) -> int:
-    """The position of the record that a name, or the document of a thread, was made of."""
+    """The position of the record from which a name, or the document of a thread, was made."""
     source = document.source
     return int((source if source["kind"] == NAME else source["body"]["state"])["position"])
 
 
 def next_state(state: ThreadState, record: Record) -> ThreadState:
-    """The state with the next record of the log."""
+    """The state after the next record of the log."""
     if record.kind == GONE or record.position != state.position + 1:
         raise CorruptCheckpointError(f"record {record.position} of {shown_thread(state.thread_id)} is missing")
     if record.after and state.rev and record.after != state.rev:
@@ -416,8 +420,8 @@ def next_state(state: ThreadState, record: Record) -> ThreadState:
         unpublished = {} if record.kind == END else dict(state.unpublished)
         if record.kind == CHECKPOINT:
             unpublished[record.name] = record.place
-        found = state_from(state.thread_id, record.state)
-        return replace(found, unpublished=unpublished, published=state.published, rev=record.rev)
+        restored = state_from(state.thread_id, record.state)
+        return replace(restored, unpublished=unpublished, published=state.published, rev=record.rev)
     if record.epoch != state.epoch:
         state = replace(state.restarted(), epoch=record.epoch)
     latest_places = dict(state.latest_places)
@@ -469,7 +473,7 @@ def live_filter(thread: str, state: ThreadState, *kinds: str) -> list[dict[str, 
 
 
 IN_BATCH: Json = {"batch": {"order": "asc", "missing": "_first"}}
-"""What tells a document from its copy: the last key of every sort over documents of several batches."""
+"""The last key of every sort over documents of several batches. It tells a document from its copy."""
 WRITES_ORDER: list[Json] = [
     {"checkpoint_id": "asc"},
     {"namespace": "asc"},
@@ -480,23 +484,23 @@ WRITES_ORDER: list[Json] = [
 
 
 def writes_name(document: Document) -> CheckpointName:
-    """The checkpoint that pending writes belong to."""
+    """The namespace and the id of the checkpoint that pending writes belong to."""
     return document.source["namespace"], document.source["checkpoint_id"]
 
 
 CACHE_SECONDS = 600.0
-"""For how long a handle may rely on a cached state, and on the time that it was told."""
+"""The seconds for which a handle may rely on a cached state, and on a time that the cluster has told."""
 MAX_CACHED_THREADS = 1_024
 MAX_CACHED_BASES = 8
 
 
 @dataclass(frozen=True, slots=True)
 class KnownBase(Known):
-    """A checkpoint that something may be saved on top of."""
+    """A checkpoint that a save may build on."""
 
     place: int
     locations: Mapping[RunKey, RunLocation]
-    """Where the runs are that its manifest names."""
+    """The locations of the runs that its manifest names."""
     runs: Mapping[RunKey, StoredRun] = field(default_factory=dict)
     """Those of its runs that are known, without their items."""
 
@@ -527,7 +531,7 @@ class CachedThread:
 
 @dataclass(frozen=True, slots=True)
 class ToldTime:
-    """What the cluster took for the time when it was last asked, in microseconds."""
+    """A time that the cluster has told, in microseconds, and when it was asked."""
 
     micros: int
     monotonic: float
@@ -539,14 +543,14 @@ class ToldTime:
 
 
 def _is_fresh(monotonic: float, wall: float) -> bool:
-    """Compares both clocks, because one of them stops while a machine sleeps."""
+    """Tell whether a moment is less than `CACHE_SECONDS` ago, by both clocks: one stops while a machine sleeps."""
     return max(time.monotonic() - monotonic, abs(time.time() - wall)) < CACHE_SECONDS
 
 
 class ThreadCache(ForkGuard):
-    """What a handle knows of many threads; the least recently used are dropped. Safe to use from several OS threads.
+    """The threads that a handle knows; the least recently used are dropped. Safe to use from several OS threads.
 
-    And what it knows of the cluster's clock.
+    It also holds the time that the cluster has told.
     """
 
     def __init__(self) -> None:

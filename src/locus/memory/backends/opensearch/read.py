@@ -67,7 +67,7 @@ T = TypeVar("T")
 
 
 def read_checkpoint(log: Log, namespace: str, checkpoint_id: str | None) -> Stored | None:
-    """A checkpoint with its runs: the latest of its namespace if no id is given."""
+    """Read a checkpoint with its runs: the latest of its namespace if no id is given."""
 
     def read() -> Stored | None:
         record = _find(log, namespace, checkpoint_id, with_contents=True)
@@ -77,7 +77,7 @@ def read_checkpoint(log: Log, namespace: str, checkpoint_id: str | None) -> Stor
 
 
 def read_part(log: Log, namespace: str, checkpoint_id: str | None, part: Part) -> Stored | None:
-    """A checkpoint with the runs that hold a part of it."""
+    """Read a checkpoint with the runs that hold a part of it."""
 
     def read() -> Stored | None:
         record = _find(log, namespace, checkpoint_id, with_contents=True)
@@ -87,7 +87,7 @@ def read_part(log: Log, namespace: str, checkpoint_id: str | None, part: Part) -
 
 
 def read_since(log: Log, namespace: str, checkpoint_id: str | None, held: Base) -> Stored | None:
-    """A checkpoint with the runs that the checkpoint `held` does not have."""
+    """Read a checkpoint with the runs that a reader of the checkpoint `held` lacks."""
 
     def read() -> Stored | None:
         names = [] if _cached_base(log.cache.get(log.thread), namespace, held) else [(namespace, held.checkpoint_id)]
@@ -107,25 +107,25 @@ def read_since(log: Log, namespace: str, checkpoint_id: str | None, held: Base) 
 
 
 def _cached_base(cached: CachedThread | None, namespace: str, held: Base) -> KnownBase | None:
-    """A checkpoint, if the handle knows it."""
+    """Take a checkpoint out of the cache, if the handle knows it."""
     base = None if cached is None else cached.bases.get((namespace, held.checkpoint_id))
     return base if base is not None and base.rev == held.rev else None
 
 
 def _runs_named_by(log: Log, namespace: str, held: Base) -> Collection[RunKey] | None:
-    """The runs that a checkpoint names; None if it is not there.
+    """The runs that a checkpoint names; None if it does not exist.
 
-    The state was read just now. What the handle knows beside it is dropped as soon as something was removed.
+    The state was read just now. Cached checkpoints are dropped as soon as something was removed.
     """
     cached = log.cache.get(log.thread)
     base = _cached_base(cached, namespace, held)
     if base is not None and cached is not None and cached.state.changes == log.state.changes:
         return base.locations
     try:
-        found = log.find(namespace, held.checkpoint_id)
+        record = log.find(namespace, held.checkpoint_id)
     except CorruptCheckpointError:
         return None  # then all is read, and whatever of that is damaged is told
-    return run_keys(wanted(found.manifest)) if found is not None and found.rev == held.rev else None
+    return run_keys(wanted(record.manifest)) if record is not None and record.rev == held.rev else None
 
 
 def _newest(keys: Iterable[RunKey]) -> dict[str, int]:
@@ -136,7 +136,7 @@ def _newest(keys: Iterable[RunKey]) -> dict[str, int]:
 
 
 def read_entry(log: Log, namespace: str, checkpoint_id: str | None) -> Entry | None:
-    """The entry of a checkpoint: of the latest of its namespace if no id is given."""
+    """Read the entry of a checkpoint: of the latest of its namespace if no id is given."""
     record = _retried(log, lambda: _find(log, namespace, checkpoint_id, with_contents=False))
     return None if record is None else record.entry(log.thread_id)
 
@@ -144,7 +144,7 @@ def read_entry(log: Log, namespace: str, checkpoint_id: str | None) -> Entry | N
 def _find(
     log: Log, namespace: str, checkpoint_id: str | None, *names: CheckpointName, with_contents: bool
 ) -> Record | None:
-    """A checkpoint. The documents of further `names` come with it, because they will be needed next."""
+    """Find a checkpoint. The documents of further `names` come with it, because they will be needed next."""
     if checkpoint_id is None:
         log.read_state(names=names, latest=namespace, with_contents=with_contents)
         return log.latest(namespace)
@@ -153,7 +153,7 @@ def _find(
 
 
 def _retried(log: Log, read: Callable[[], T]) -> T:
-    """Read again if something was removed meanwhile. If something is missing although nothing was, it is damaged."""
+    """Do some work, again if something was removed meanwhile. Missing content without a removal is damage."""
     last: tuple[int, int, int] | None = None
     for attempt in range(400):
         try:
@@ -169,8 +169,10 @@ def _retried(log: Log, read: Callable[[], T]) -> T:
 
 
 class _RunToRead(NamedTuple):
-    """A run that has to be read; then earlier ones down to the number `floor`, as far as they hold items from the index
-    `skip` to `limit` that no later one has replaced."""
+    """A run to be read; then earlier runs down to the number `floor`.
+
+    Of these, only runs are read that hold items from the index `skip` to `limit` that no later one has replaced.
+    """
 
     branch: str
     ref: RunRef
@@ -178,17 +180,20 @@ class _RunToRead(NamedTuple):
     skip: int
     limit: int
     likely: range = range(0)
-    """Places of the earlier ones, if they are known: then these come with the same request."""
+    """The likely places of the earlier runs: then these are read with the same request."""
 
 
 def _load(log: Log, record: Record, extents: Iterable[Extent], known: Mapping[str, int] | None = None) -> Stored:
-    """A checkpoint with the runs that hold these extents, except for those up to the number that is `known` of their
-    branch. Runs that later ones hide are left out, where the references say so."""
+    """Read a checkpoint with the runs that hold these extents, except for those that are `known`.
+
+    `known` has a number by branch, up to which the reader has all runs. Runs that later ones hide are left out, if the
+    references tell.
+    """
     if not record.head:
         raise CorruptCheckpointError(f"checkpoint {record.seq} of {shown_thread(log.thread_id)} has no head")
     locations = record.locations_by_run()
     to_read = _named_runs(locations, extents, known or {})
-    found: dict[RunKey, Run] = {}
+    runs_read: dict[RunKey, Run] = {}
     named: dict[RunKey, StoredRun] = {}
     sources: dict[int, Source] = {}
     while to_read:
@@ -197,14 +202,14 @@ def _load(log: Log, record: Record, extents: Iterable[Extent], known: Mapping[st
         following: list[_RunToRead] = []
         for run in to_read:
             key = (run.branch, run.ref.number)
-            stored = _take_run(sources, found, run, is_named=key in locations)
+            stored = _take_run(sources, runs_read, run, is_named=key in locations)
             if stored is not None:
                 following += _earlier_runs(run, stored)
                 if key in locations:
                     named[key] = stored.without_items()
         to_read = following
     runs: defaultdict[str, list[Run]] = defaultdict(list)
-    for (branch, _), items in found.items():
+    for (branch, _), items in runs_read.items():
         if items.items:
             runs[branch].append(items)
     base = base_from(record, {**_cached_runs(log, locations), **named})
@@ -216,7 +221,7 @@ def _load(log: Log, record: Record, extents: Iterable[Extent], known: Mapping[st
 def _named_runs(
     locations: Mapping[RunKey, RunLocation], extents: Iterable[Extent], known: Mapping[str, int]
 ) -> list[_RunToRead]:
-    """The runs that extents name: where reading begins."""
+    """The runs that extents name, with which reading begins."""
     parts: dict[RunKey, tuple[int, int]] = {}
     for branch, number, skip, length in extents:
         low, high = parts.get((branch, number), (skip, skip + length))
@@ -229,19 +234,21 @@ def _named_runs(
 
 
 def _take_run(
-    sources: Mapping[int, Source], found: dict[RunKey, Run], run: _RunToRead, *, is_named: bool
+    sources: Mapping[int, Source], runs_read: dict[RunKey, Run], run: _RunToRead, *, is_named: bool
 ) -> StoredRun | None:
-    """Add a run to `found`, and return it with its references, if these are needed: to follow them, or for a save.
+    """Add a run to the runs that were read.
+
+    Return it with its references if these are needed, to follow them or for a save.
 
     Most runs refer to nothing that is not found otherwise, and unpacking references takes long.
     """
     branch, ref, floor, *_ = run
     source = sources.get(ref.place)
-    there = None if source is None else find_run(source, branch, ref.number)
-    if there is None:
+    taken = None if source is None else find_run(source, branch, ref.number)
+    if taken is None:
         raise ConcurrentRemoval
-    found[branch, ref.number] = there[0]
-    return stored_run(*there) if is_named or floor < ref.number - 1 else None
+    runs_read[branch, ref.number] = taken[0]
+    return stored_run(*taken) if is_named or floor < ref.number - 1 else None
 
 
 def _earlier_runs(run: _RunToRead, stored: StoredRun) -> Iterator[_RunToRead]:
@@ -260,7 +267,7 @@ def _earlier_runs(run: _RunToRead, stored: StoredRun) -> Iterator[_RunToRead]:
 
 
 def _cached_runs(log: Log, locations: Mapping[RunKey, RunLocation]) -> dict[RunKey, StoredRun]:
-    """Of the runs at these locations, those that this handle knows: a save will need them."""
+    """Choose those of the runs at these locations that this handle knows: a save will need them."""
     cached = log.cache.get(log.thread)
     if cached is None or cached.state.changes != log.state.changes:
         return {}
@@ -273,7 +280,7 @@ def _cached_runs(log: Log, locations: Mapping[RunKey, RunLocation]) -> dict[RunK
 
 
 def history(log: Log, namespace: str | None, limit: int | None, before_seq: int | None) -> list[Entry]:
-    """The entries of a thread, newest first."""
+    """List the entries of a thread, newest first."""
     for attempt in range(20):
         found = _history(log, namespace, limit, before_seq)
         if found is not None:
@@ -283,7 +290,7 @@ def history(log: Log, namespace: str | None, limit: int | None, before_seq: int 
 
 
 def _history(log: Log, namespace: str | None, limit: int | None, before_seq: int | None) -> list[Entry] | None:
-    """None if something was removed meanwhile, so that the entries may not belong together."""
+    """List entries; None if something was removed meanwhile, so that they may not belong together."""
     log.read_state()
     if limit == 0 or not log.state.exists(now_micros()):
         return []
@@ -298,18 +305,21 @@ def _history(log: Log, namespace: str | None, limit: int | None, before_seq: int
         "sort": [{"seq": "desc"}],
         "_source": {"excludes": ["body.head", "body.runs"]},
     }
-    state, found = log.state, list[Entry]()
+    state, entries = log.state, list[Entry]()
     size = 1_000 if limit is None else min(1_000, limit + 10)
     for hits in log.client.pages(body, log.thread, size):
         records = log.visible_checkpoints(record_from(hit.source) for hit in hits)
-        found += [record.entry(log.thread_id) for record in records]
-        if limit is not None and len(found) >= limit:
+        entries += [record.entry(log.thread_id) for record in records]
+        if limit is not None and len(entries) >= limit:
             break
-    return found[:limit] if log.read_state().changes == state.changes else None
+    return entries[:limit] if log.read_state().changes == state.changes else None
 
 
 def measure(log: Log) -> Measured | None:
-    """The bytes of everything that a thread has. OpenSearch does not know them, so all records are read, in turn."""
+    """Measure the bytes of everything that a thread has.
+
+    OpenSearch does not know them, so all records are read, in turn.
+    """
     for attempt in range(60):
         state = log.read_state()
         if not state.exists(now_micros()):
@@ -318,12 +328,14 @@ def measure(log: Log) -> Measured | None:
         runs: dict[RunInfo, int] = {}
         for record in log.each_record():
             runs |= dict(measured_run(stored.run) for stored in record.runs if stored.run.items)
-            found = log.visible(record)
-            if found is not None:
-                checkpoints.append(measured_checkpoint(found.entry(log.thread_id), found.head, found.manifest))
+            shown = log.visible(record)
+            if shown is not None:
+                checkpoints.append(measured_checkpoint(shown.entry(log.thread_id), shown.head, shown.manifest))
         writes = {name: measured_writes(some) for name, some in all_writes(log).items() if some}
         if log.read_state().changes == state.changes:
-            unneeded = unneeded_runs([extent for one in checkpoints for extent in wanted(one.manifest)], runs)
+            unneeded = unneeded_runs(
+                [extent for checkpoint in checkpoints for extent in wanted(checkpoint.manifest)], runs
+            )
             for run in unneeded:
                 del runs[run]  # a removal is not finished
             return Measured(checkpoints, runs, writes)
@@ -332,26 +344,26 @@ def measure(log: Log) -> Measured | None:
 
 
 def export(log: Log, after_seq: int, known: Mapping[str, int]) -> Exported:
-    """The checkpoints after a sequence number, with the runs that they need, except for those that are known."""
+    """Read the checkpoints after a sequence number, with the runs that they need, except for those that are known."""
     for attempt in range(60):
         state = log.read_state()
         if not state.exists(now_micros()):
             return Exported([], [])
         records = log.all_records(with_contents=True)
-        found = sorted(
+        chosen = sorted(
             (record for record in log.visible_checkpoints(records) if record.seq > after_seq),
             key=lambda record: record.seq,
         )
         if log.read_state().changes != state.changes:
             RACE.block(attempt)
             continue
-        for record in found:
+        for record in chosen:
             if not record.head:
                 raise CorruptCheckpointError(f"checkpoint {record.seq} of {shown_thread(log.thread_id)} has no head")
-        newest = newest_runs(record.manifest for record in found)
+        newest = newest_runs(record.manifest for record in chosen)
         runs = [stored.run for record in records for stored in record.runs if stored.run.items]
         return Exported(
-            [Stored(record.entry(log.thread_id), record.head, record.manifest) for record in found],
+            [Stored(record.entry(log.thread_id), record.head, record.manifest) for record in chosen],
             [run for run in runs if known.get(run.branch, -1) < run.number <= newest.get(run.branch, -1)],
             all_writes(log),
         )
@@ -366,10 +378,10 @@ class HitFilter:
         self._cache = cache
         self._threads: dict[str, tuple[ThreadState, Removal | None] | None] = {}
         self.damaged: dict[str, CorruptCheckpointError] = {}
-        """Hits that cannot be read, by the digests of their threads."""
+        """The errors of hits that cannot be read, by the digests of their threads."""
 
     def visible(self, hits: Sequence[Document]) -> Iterator[tuple[ThreadState, Record, Document]]:
-        """The hits that are visible checkpoints."""
+        """Choose the hits that are visible checkpoints."""
         self._read_threads({hit.source["thread"] for hit in hits})
         for hit in hits:
             thread = self._threads[hit.source["thread"]]
@@ -398,7 +410,7 @@ class HitFilter:
                 self._threads[thread] = None
 
     def _read_thread(self, thread: str, document: Document | None) -> tuple[ThreadState, Removal | None] | None:
-        """The state and the unfinished removal of a thread; None if it has no visible checkpoints."""
+        """Read the state and the unfinished removal of a thread; None if it has no visible checkpoints."""
         thread_id = document.source.get("thread_id") if document else None
         if document is None or thread_id is None:
             return None
@@ -419,38 +431,38 @@ class HitFilter:
 
 
 def list_threads(client: Client, cache: ThreadCache, pattern: Pattern, limit: int | None) -> list[str]:
-    """The ids of the threads that match, in order."""
+    """List the ids of the threads that match, in order."""
     client.refresh()
     clauses: list[Json] = [{"term": {"kind": THREAD}}, {"range": {"live": {"gt": 0}}}]
     clauses += ids_within(pattern.prefix)
     body: Json = {"query": {"bool": {"filter": clauses}}, "sort": [{"thread_id": "asc"}]}
     if pattern.from_after:
         body["search_after"] = [pattern.after]
-    found: list[str] = []
+    ids: list[str] = []
     if limit == 0 or pattern.matches_none:
-        return found
+        return ids
     size = 1_000 if limit is None or not pattern.matches_range else min(1_000, limit)
     for hits in client.pages(body, size=size):
         hit_filter = HitFilter(client, cache)
         for hit in hits:
             thread_id = hit.source["thread_id"]
             if pattern.end is not None and thread_id >= pattern.end:
-                return found
+                return ids
             if not pattern.matches(thread_id):
                 continue
             expires = hit.source.get("expires")
             if expires is not None and expires <= now_micros() and not hit_filter.state(hit):
                 continue
-            found.append(thread_id)
-            if limit is not None and len(found) >= limit:
-                return found
-    return found
+            ids.append(thread_id)
+            if limit is not None and len(ids) >= limit:
+                return ids
+    return ids
 
 
 def outlived_page(
-    client: Client, cache: ThreadCache, kept: Retention, after: str, prefix: str, limit: int
+    client: Client, cache: ThreadCache, retention: Retention, after: str, prefix: str, limit: int
 ) -> OutlivedPage | None:
-    """What a vacuum removes from the threads that follow one; None if there are no more."""
+    """List what a vacuum would remove from the threads that follow one; None if there are no more."""
     thread_ids = list_threads(client, cache, Pattern(within=prefix, after=after), limit)
     if not thread_ids:
         return None
@@ -460,18 +472,18 @@ def outlived_page(
     for thread in hit_filter.damaged:
         del entries[thread]
     damaged = list(hit_filter.damaged.values())
-    found: list[Outlived] = []
+    outlived: list[Outlived] = []
     orphans = _orphans_of(client, threads, entries)
     for thread, members in entries.items():
         # Nobody knows their number but by reading them, which is worth while for few.
-        old = orphaned(dict.fromkeys(orphans.get(thread, ()), 1), kept.orphans_before)
+        old = orphaned(dict.fromkeys(orphans.get(thread, ()), 1), retention.orphans_before)
         counts = count_orphans(Log(client, cache, threads[thread]), old.keys()) if old else {}
-        found.append(outlived_in(threads[thread], members, kept, counts))
-    return OutlivedPage(thread_ids[-1], len(thread_ids), [one for one in found if one], damaged)
+        outlived.append(outlived_in(threads[thread], members, retention, counts))
+    return OutlivedPage(thread_ids[-1], len(thread_ids), list(filter(None, outlived)), damaged)
 
 
 def _entries_of(client: Client, hit_filter: HitFilter, threads: Mapping[str, str]) -> dict[str, list[Entry]]:
-    """The entries of some threads, by the digests of their ids."""
+    """List the entries of some threads, by the digests of their ids."""
     found: dict[str, list[Entry]] = {thread: [] for thread in threads}
     body = {
         "query": {"bool": {"filter": [{"term": {"kind": CHECKPOINT}}, {"terms": {"thread": list(threads)}}]}},
@@ -487,7 +499,7 @@ def _entries_of(client: Client, hit_filter: HitFilter, threads: Mapping[str, str
 def _orphans_of(
     client: Client, threads: Mapping[str, str], entries: Mapping[str, Sequence[Entry]]
 ) -> dict[str, set[CheckpointName]]:
-    """The checkpoints of some threads that have pending writes, and are not there."""
+    """List the checkpoints of some threads that do not exist, and have pending writes."""
     body: Json = {
         "query": {"bool": {"filter": [{"term": {"kind": WRITE}}, {"terms": {"thread": list(threads)}}]}},
         "sort": [{"thread": "asc"}, *WRITES_ORDER],
@@ -503,7 +515,7 @@ def _orphans_of(
 
 
 MAX_THREADS = 10_000
-"""How many threads one query names; servers accept 65,536."""
+"""The number of threads that one query names; servers accept 65,536."""
 NEWEST_FIRST: list[Json] = [{"order": "desc"}, {"seq": "desc"}, {"thread": "asc"}, {"position": "asc"}, IN_BATCH]
 
 
@@ -517,7 +529,7 @@ def ids_within(prefix: str) -> list[Json]:
 
 
 def in_threads(client: Client, prefix: str) -> Iterator[list[Json]]:
-    """Clauses that limit queries to the threads whose ids start with a prefix: one query, or several for many threads.
+    """The clauses that limit queries to the threads of a prefix: for one query, or for several if it has many threads.
 
     Only the document of a thread has its id; all others have the digest.
     """
@@ -540,15 +552,14 @@ def in_threads(client: Client, prefix: str) -> Iterator[list[Json]]:
 def newest_entries(
     client: Client, cache: ThreadCache, limit: int, metadata: tuple[str, str] | None = None, prefix: str = ""
 ) -> list[Entry]:
-    """The newest entries of threads whose ids start with a prefix: all of them, or those with a key and a value
-    (canonical JSON) in their metadata."""
+    """List the newest entries of threads whose ids start with a prefix: all, or those with a pair in their metadata."""
     if not limit:
         return []
     client.refresh()
     clauses: list[Json] = [{"term": {"kind": CHECKPOINT}}]
     if metadata is not None:
         clauses.append({"term": {"metadata": metadata_term(*metadata)}})
-    hit_filter, found = HitFilter(client, cache), list[tuple[tuple[int, int], Entry]]()
+    hit_filter, entries = HitFilter(client, cache), list[tuple[tuple[int, int], Entry]]()
     for within in in_threads(client, prefix):
         body = {
             "query": {"bool": {"filter": [*clauses, *within]}},
@@ -562,41 +573,41 @@ def newest_entries(
             if metadata is None or has_value(record.metadata, *metadata)
         )
         for state, record in islice(records, limit):
-            found.append(((record.order, record.seq), record.entry(state.thread_id)))
+            entries.append(((record.order, record.seq), record.entry(state.thread_id)))
     warn_of_damage(hit_filter.damaged.values())
-    return [entry for _, entry in sorted(found, key=lambda one: one[0], reverse=True)[:limit]]
+    return [entry for _, entry in sorted(entries, key=lambda pair: pair[0], reverse=True)[:limit]]
 
 
 _Place = tuple[int, int, str]
-"""Where a checkpoint is among all, newest first: lower ones come before."""
+"""A place among the newest checkpoints of all threads: lower ones come before."""
 
 
 def newest_threads(client: Client, cache: ThreadCache, limit: int, before: str | None, prefix: str) -> NewestThreads:
-    """Threads by their newest checkpoints, each once: the server collapses a thread to the newest one that it finds."""
+    """List threads by their newest checkpoints, each once: the server collapses a thread to the newest hit."""
     start = None if before is None else _place_from(before)
     if not limit:
         return NewestThreads([])
     client.refresh()
-    found, end, damaged = list[tuple[_Place, Entry]](), None, list[CorruptCheckpointError]()
+    newest, end, damaged = list[tuple[_Place, Entry]](), None, list[CorruptCheckpointError]()
     for size in (min(2 * limit + 20, LOOKED_AT), LOOKED_AT):
-        found, end, damaged = _newest_until(client, cache, start, prefix, size)
-        if len(found) > limit or end is None:
+        newest, end, damaged = _newest_until(client, cache, start, prefix, size)
+        if len(newest) > limit or end is None:
             break
     warn_of_damage(damaged)
-    if len(found) > limit:
-        end = found[limit - 1][0]
+    if len(newest) > limit:
+        end = newest[limit - 1][0]
     next_place = None if end is None else cursor_of(-end[0], -end[1], end[2])
-    return NewestThreads([entry for _, entry in found[:limit]], next_place)
+    return NewestThreads([entry for _, entry in newest[:limit]], next_place)
 
 
 def _newest_until(
     client: Client, cache: ThreadCache, start: _Place | None, prefix: str, size: int
 ) -> tuple[list[tuple[_Place, Entry]], _Place | None, list[CorruptCheckpointError]]:
-    """The newest checkpoints of threads after a place, in order, and up to where there are no others; None: at all.
+    """List the newest checkpoints of threads after a place, in order, and how far they are complete; None: to the end.
 
     A thread whose newest checkpoint cannot be read is left out: an older one would pass for its newest.
     """
-    found: list[tuple[_Place, Entry]] = []
+    page: list[tuple[_Place, Entry]] = []
     damaged: list[CorruptCheckpointError] = []
     end: _Place | None = None
     for within in in_threads(client, prefix):
@@ -614,15 +625,15 @@ def _newest_until(
             if thread in earlier or thread in shown.damaged:
                 continue
             if hit.id in sure and thread not in newer:
-                found.append((_place(hit), sure[hit.id]))
+                page.append((_place(hit), sure[hit.id]))
                 continue
             # What is being removed just now is still among the hits.
             newest = _newest_visible(client, shown, thread)
             if newest is not None and thread not in shown.damaged and (start is None or newest[0] > start):
-                found.append(newest)
+                page.append(newest)
         damaged += shown.damaged.values()
-    found.sort(key=lambda one: one[0])
-    return [one for one in found if end is None or one[0] <= end], end, damaged
+    page.sort(key=lambda pair: pair[0])
+    return [pair for pair in page if end is None or pair[0] <= end], end, damaged
 
 
 def _collapsed(client: Client, clauses: Sequence[Json], size: int) -> list[Document]:
@@ -639,7 +650,7 @@ def _collapsed(client: Client, clauses: Sequence[Json], size: int) -> list[Docum
 
 
 def _with_newer(client: Client, hits: Sequence[Document], start: _Place | None) -> dict[str, Document]:
-    """What those of the hits' threads have at a place, or before it, that have something there."""
+    """List the newest checkpoints of the hits' threads at a place or before it, of those that have one there."""
     if start is None or not hits:
         return {}
     threads = [hit.source["thread"] for hit in hits]

@@ -1,4 +1,4 @@
-"""What has to look at whole threads: removing checkpoints, copying them, expiring threads, and sweeping what is left.
+"""Operations on whole threads: removing checkpoints, copying them, expiring threads, and sweeping their remains.
 
 A removal is decided by one record, and its clean-up may be done by several writers at once, and again. A copy is
 written first, as a batch of records that nobody sees, and becomes visible with one record.
@@ -169,23 +169,23 @@ def finish_removal(log: Log, record: Record | None = None, records: Sequence[Rec
 
 def _clean_up(log: Log, removal: Removal, place: int, records: Sequence[Record]) -> bool:
     """Clean up after the removal at a place. False if another writer did some of it at the same time."""
-    kept, now = runs_to_keep(records, removal.places), log.server_time()
-    changed = [record for record in records if remaining(record, removal, kept.get(record.place, {})) != record]
+    runs, now = runs_to_keep(records, removal.places), log.server_time()
+    changed = [record for record in records if remaining(record, removal, runs.get(record.place, {})) != record]
     done: list[bool] = []
     for chunk in chunks(changed, RECORDS_PER_REQUEST):
         documents = log.client.get_many(log.thread, [record.id for record in chunk])
         items = []
         for document in documents.values():
             record = record_from(document.source)
-            rest = remaining(record, removal, kept.get(record.place, {}))
+            rest = remaining(record, removal, runs.get(record.place, {}))
             if record.kind in (CHECKPOINT, RUNS) and rest != record:
                 items.append(_rewrite(document, rest, now))
         done += log.client.write(log.thread, items)
     names = [name_id(log.thread, *name, batch) for name in removal.names for batch in {"", log.state.batch}]
     own_id = record_id(log.thread, "", place)
-    found = log.client.get_many(log.thread, [own_id, *names])
-    own = found.pop(own_id, None)
-    dead = [document for document in found.values() if int(document.source["body"]["place"]) in removal.places]
+    leftovers = log.client.get_many(log.thread, [own_id, *names])
+    own = leftovers.pop(own_id, None)
+    dead = [document for document in leftovers.values() if int(document.source["body"]["place"]) in removal.places]
     dead += _dead_writes(log, removal, place)
     done += log.client.write(log.thread, [_delete(document) for document in dead])
     if all(done) and own is not None:
@@ -194,8 +194,10 @@ def _clean_up(log: Log, removal: Removal, place: int, records: Sequence[Record])
 
 
 def _rewrite(document: Document, rest: Record, now: int) -> BulkItem:
-    """Replace a document by what is left of its record. A stub is as old as the removal, whatever the record says:
-    that goes by the clock of the machine that saved it."""
+    """Write the rest of a record in the place of a document.
+
+    A stub is as old as the removal, whatever the record says: that goes by the clock of the machine that saved it.
+    """
     left = replace(rest, at=now) if rest.kind == GONE else rest
     return BulkItem("index", document.id, record_source(left), unchanged=document)
 
@@ -212,7 +214,7 @@ def _finished(document: Document, now: int) -> BulkItem:
 
 
 def _dead_writes(log: Log, removal: Removal, place: int) -> list[Document]:
-    """The pending writes of removed checkpoints. Later ones are for new checkpoints with the same names."""
+    """Find the pending writes of removed checkpoints. Later ones are for new checkpoints with the same names."""
     names = set(removal.names)
     if not names:
         return []
@@ -227,7 +229,7 @@ def _dead_writes(log: Log, removal: Removal, place: int) -> list[Document]:
 
 
 def purge_dead_epochs(log: Log) -> None:
-    """Remove what is left of epochs that have ended."""
+    """Remove the remains of epochs that have ended."""
     epoch = log.state.epoch
     dead: Json = {"bool": {
         "filter": [{"term": {"thread": log.thread}}, {"range": {"position": {"lte": epoch}}}],
@@ -255,7 +257,7 @@ RunsToKeep = dict[int, dict[RunKey, bool]]
 
 
 def runs_to_keep(records: Sequence[Record], removed: Collection[int]) -> RunsToKeep:
-    """The runs that the checkpoints need that are not removed."""
+    """The runs that the remaining checkpoints need."""
     staying = [record for record in records if record.kind == CHECKPOINT and record.place not in removed]
     extents = [extent for record in staying for extent in wanted(record.manifest)]
     values = {
@@ -273,7 +275,7 @@ def runs_to_keep(records: Sequence[Record], removed: Collection[int]) -> RunsToK
     }
     unneeded = {(run.branch, run.number) for run in unneeded_runs(extents, infos.values())}
     bounds = _bounds(extents, infos.values())
-    kept: RunsToKeep = {}
+    to_keep: RunsToKeep = {}
     for record in records:
         for stored in record.runs:
             branch, number = key = stored.key
@@ -285,12 +287,12 @@ def runs_to_keep(records: Sequence[Record], removed: Collection[int]) -> RunsToK
                 keep = low < number <= high and (key, record.place) not in lost
                 with_items = key not in unneeded
             if keep:
-                kept.setdefault(record.place, {})[key] = with_items
-    return kept
+                to_keep.setdefault(record.place, {})[key] = with_items
+    return to_keep
 
 
 def _lost_doubles(records: Sequence[Record], staying: Sequence[Record]) -> set[tuple[RunKey, int]]:
-    """Of the runs that several records have, those that nobody refers to, with the places of their records.
+    """Of runs that several records have, those that nobody refers to, with the places of their records.
 
     A number may be used again after a removal, and a save may be sent again whose lists others have continued.
     """
@@ -298,17 +300,17 @@ def _lost_doubles(records: Sequence[Record], staying: Sequence[Record]) -> set[t
     doubled = {branch for (branch, _), many in times.items() if many > 1}
     if not doubled:
         return set()
-    there = {
+    doubles = {
         (stored.key, record.place): stored for record in records for stored in record.runs if stored.key[0] in doubled
     }
-    lost = set(there)
+    lost = set(doubles)
     left = [(key, location.place) for record in staying for key, location in record.locations_by_run().items()]
     while left:
-        found = left.pop()
-        if found in lost:
-            lost.remove(found)
-            branch = found[0][0]
-            left += [((branch, ref.number), ref.place) for ref in there[found].earlier]
+        pair = left.pop()
+        if pair in lost:
+            lost.remove(pair)
+            branch = pair[0][0]
+            left += [((branch, ref.number), ref.place) for ref in doubles[pair].earlier]
     return {(key, place) for key, place in lost if times[key] > 1}
 
 
@@ -329,7 +331,7 @@ def _bounds(extents: Iterable[Extent], infos: Iterable[RunInfo]) -> dict[str, tu
 
 
 def remaining(record: Record, removal: Removal, kept: Mapping[RunKey, bool]) -> Record:
-    """What is left of a record after a removal. Equal to the record if nothing changes."""
+    """The rest of a record after a removal. It is equal to the record if nothing changes."""
     runs = _kept_runs(record, kept)
     if record.place in removal.places:
         return record.emptied(runs)
@@ -343,9 +345,9 @@ def _kept_runs(record: Record, kept: Mapping[RunKey, bool]) -> tuple[StoredRun, 
 
 
 def copy(source: Log, dest: Log, namespace: str | None, ids: Collection[str] | None, line: Line | None = None) -> int:
-    """Copy checkpoints to another thread in one step, and return their number; -1 if that thread exists.
+    """Copy checkpoints to another thread in one step: all, or those of one namespace, or a line.
 
-    All, or these of one namespace, or a line.
+    Return their number; -1 if that thread exists.
     """
     for attempt in range(_MAX_ATTEMPTS):
         state = source.read_state()
@@ -459,7 +461,7 @@ def _copied_records(
 
 
 def _relocated(stored: StoredRun, places: Mapping[int, int]) -> StoredRun:
-    """The same run with references to the new places. Those that no reader follows any more are left out."""
+    """A run with references to the new places. Those that no reader follows any more are left out."""
     earlier = tuple(ref._replace(place=places[ref.place]) for ref in stored.earlier if ref.place in places)
     return StoredRun(stored.run, earlier)
 
@@ -538,8 +540,10 @@ def _sweep_intents(client: Client, old: Json) -> None:
 
 
 def _sweep_threads(client: Client, old: Json) -> None:
-    """Delete the documents of threads that have nothing left. No handle has one in its cache: whoever ended it forgets
-    it after ten minutes, and readers do not keep it."""
+    """Delete the documents of threads that have nothing left.
+
+    No handle has one in its cache: whoever ended the thread forgets it after ten minutes, and readers do not cache it.
+    """
     body = {"query": {"bool": {"filter": [{"term": {"kind": THREAD}}, {"term": {"live": 0}}, old]}},
             "sort": [{"thread": "asc"}]}  # fmt: skip
     for hits in client.pages(body):

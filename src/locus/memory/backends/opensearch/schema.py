@@ -72,10 +72,10 @@ from locus.memory.model.records import Entry, Extent, Known, Run, RunInfo
 FORMAT: Final = 2
 
 MAX_LAG: Final = 16
-"""How many records the document of a thread may be behind the log."""
+"""The number of records that the document of a thread may be behind the log."""
 
 STUB_LIFETIME: Final = 24 * 3_600 * 1_000_000
-"""Microseconds for which an emptied record stays, so that its position is not used again."""
+"""The microseconds for which an emptied record stays, so that its position is not used again."""
 
 Source = Mapping[str, Any]
 """A document as OpenSearch returns it."""
@@ -204,7 +204,7 @@ class RunRef(NamedTuple):
     place: int
     end: int
     start: int | None = None
-    """The lowest position at which one of the runs begins that are found through it; None if that is not known."""
+    """The lowest position at which a run begins that is found through this reference; None if that is not known."""
 
 
 EarlierRuns = tuple[RunRef, ...]
@@ -226,7 +226,7 @@ def extend_earlier_runs(earlier: EarlierRuns, last: RunRef) -> EarlierRuns:
 
 
 def pack_earlier_runs(earlier: EarlierRuns) -> list[int]:
-    """References as numbers: each as its difference from the one before, which is mostly the same."""
+    """Pack references as numbers: each as its difference from the one before, which is mostly the same."""
     numbers: list[int] = []
     before = RunRef(0, 0, 0)
     for ref in earlier:
@@ -236,9 +236,9 @@ def pack_earlier_runs(earlier: EarlierRuns) -> list[int]:
 
 
 def pack_starts(earlier: EarlierRuns) -> list[int] | None:
-    """The starts of references: how far each is before the end of the reference before it. None if one is not known.
+    """Pack the starts of references: how far each is before the end of the reference before it. None if one is unknown.
 
-    Where items were only ever appended, all of them are 0. Then the list is empty.
+    If items were only ever appended, all of them are 0. Then the list is empty.
     """
     numbers: list[int] = []
     end = 0
@@ -266,12 +266,12 @@ def unpack_earlier_runs(numbers: Sequence[int], starts: Sequence[int] | None = N
 def refs_to_follow(
     earlier: Sequence[RunRef], skip: int, floor: int, limit: int | None = None
 ) -> Iterator[tuple[RunRef, int]]:
-    """The references that a reader of the list from index `skip` to `limit` has to follow, newest first, each with a
-    floor of its own.
+    """The references that a reader of the list from index `skip` to `limit` has to follow, newest first.
 
-    Runs with a number up to `floor` are found through another reference. The list had the length `end` after a run, so
-    newer runs brought what is behind that, and a reader who skips up to there needs no older run. What begins at
-    `limit` or behind it is not needed; once a run was followed, this includes what begins at its start or behind it.
+    Each has a floor of its own: runs with a number up to `floor` are found through another reference. The list had the
+    length `end` after a run, so newer runs brought everything behind that, and a reader who skips up to there needs no
+    older run. Runs that begin at `limit` or behind it are not needed. After a run was followed, that also holds for
+    runs that begin at its start or behind it.
     """
     above = [ref for ref in earlier if ref.number > floor]
     for index in range(len(above) - 1, -1, -1):
@@ -286,11 +286,11 @@ def refs_to_follow(
 
 
 def likely_places(earlier: Sequence[RunRef], last: RunRef, floor: int, skip: int, limit: int) -> range:
-    """Where the runs of a block above the number `floor` are that a reader of the list from `skip` to `limit` needs,
-    beside the last one.
+    """The places where runs of a block probably are, above the number `floor` and without the last run.
 
-    That is known if the block has as many places as runs. Which of them are needed is guessed: each brings as many
-    items as the others. A reader who gets them with the last one has to ask once less.
+    `skip` and `limit` bound the part of the list that a reader needs. The places are known if the block has as many
+    places as runs. Which of them are needed is guessed: each brings as many items as the others. A reader who gets them
+    with the last one saves a request.
     """
     before = max((ref for ref in earlier if ref.number < last.number), default=RunRef(-1, 0, 0))
     count, items = last.number - before.number, last.end - before.end
@@ -302,7 +302,7 @@ def likely_places(earlier: Sequence[RunRef], last: RunRef, floor: int, skip: int
 
 @dataclass(frozen=True, slots=True)
 class StoredRun:
-    """A run in a record, with references to earlier runs. Its `items` are empty if they were not asked for."""
+    """A run in a record, with references to earlier runs. Its `items` may be left out, and are empty then."""
 
     run: Run
     earlier: EarlierRuns = ()
@@ -330,7 +330,7 @@ class RunLocation:
 
 @dataclass(frozen=True, slots=True)
 class Removal:
-    """The checkpoints that a removal takes away, the new parents (by place), and the names whose writes go, too."""
+    """The changes of a removal: the checkpoints that go, new parents (by place), and names whose pending writes go."""
 
     places: tuple[int, ...]
     parents: Mapping[int, str | None]
@@ -359,10 +359,10 @@ class Record:
     created: int = 0
     metadata: str = "{}"
     head: str = ""
-    """Empty if it was not asked for."""
+    """The head; empty if it was left out."""
     manifest: str = "[]"
     run_locations: tuple[RunLocation, ...] = ()
-    """Where the runs are that the manifest names, in the order of `run_keys`. Stored as `tips`."""
+    """The locations of the runs that the manifest names, in the order of `run_keys`. Stored as `tips`."""
     runs: tuple[StoredRun, ...] = ()
     expires: int | None = None
     life: int = 0
@@ -398,7 +398,7 @@ class Record:
         )
 
     def locations_by_run(self) -> dict[RunKey, RunLocation]:
-        """Where the runs are that the manifest names."""
+        """The locations of the runs that the manifest names."""
         keys = run_keys(self.extents or wanted(self.manifest))
         if len(keys) != len(self.run_locations):
             raise CorruptCheckpointError(f"checkpoint {self.seq} does not say where its items are")
@@ -411,7 +411,7 @@ class Record:
         return None
 
     def emptied(self, runs: Sequence[StoredRun] = ()) -> Record:
-        """What is left of a removed checkpoint: the runs that others need, or a stub that keeps its position."""
+        """The rest of a removed checkpoint: the runs that others need, or a stub that keeps its position."""
         left = Record(RUNS if runs else GONE, self.thread, self.place, self.position, self.at, self.batch, self.epoch)
         return replace(left, namespace=self.namespace, seq=self.seq, runs=tuple(runs)) if runs else left
 
@@ -505,13 +505,13 @@ def _record_body(record: Record) -> dict[str, Any]:
 
 
 def _checkpoint_checksum(record: Record) -> int:
-    """Without the parent, which a removal may change."""
+    """The checksum of a checkpoint, without the parent, which a removal may change."""
     about = (record.namespace, record.checkpoint_id, record.seq, record.rev, record.created, record.metadata)
     return checksum(*about, record.head, record.manifest)
 
 
 def record_from(source: Source) -> Record:
-    """The record of a document. If that is damaged, `CorruptCheckpointError` is raised."""
+    """Read the record of a document. If that is damaged, `CorruptCheckpointError` is raised."""
     try:
         return _record_from(source)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
@@ -538,7 +538,7 @@ def _record_from(source: Source) -> Record:
     )
     if kind != CHECKPOINT:
         return record
-    found = replace(
+    record = replace(
         record,
         checkpoint_id=_text(body.get("id", body["rev"])),
         parent_id=body["parent"],
@@ -552,35 +552,35 @@ def _record_from(source: Source) -> Record:
         life=int(body.get("life", 0)),
         after=_text(body.get("after", "")),
     )
-    if found.head and body.get("sum", _UNSUMMED) not in (_UNSUMMED, _checkpoint_checksum(found)):
-        raise CorruptCheckpointError(f"checkpoint {found.seq} does not fit its checksum")
-    return found
+    if record.head and body.get("sum", _UNSUMMED) not in (_UNSUMMED, _checkpoint_checksum(record)):
+        raise CorruptCheckpointError(f"checkpoint {record.seq} does not fit its checksum")
+    return record
 
 
 _UNSUMMED = object()
-"""In the place of a checksum that was never made."""
+"""Stands in the place of a checksum that was never made."""
 
 
 def find_run(source: Source, branch: str, number: int) -> tuple[Run, Source] | None:
-    """One run of the document of a record, and as it is stored. Nothing else in the document is looked at.
+    """Find one run in the document of a record, and return it as it is stored, too. Other fields are not read.
 
     A load reads thousands of runs, and the references of most of them are not needed. If the run is damaged,
     `CorruptCheckpointError` is raised.
     """
     try:
         body = source.get("body")
-        for found in body.get("runs", ()) if body else ():
-            if found["branch"] == branch and found["number"] == number:
-                return _items_from(found), found
+        for stored in body.get("runs", ()) if body else ():
+            if stored["branch"] == branch and stored["number"] == number:
+                return _items_from(stored), stored
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise _unreadable_run(error) from None
     return None
 
 
-def stored_run(run: Run, found: Source) -> StoredRun:
-    """A run with its references, from what `find_run` has found."""
+def stored_run(run: Run, stored: Source) -> StoredRun:
+    """Make a run with its references of the result of `find_run`."""
     try:
-        return StoredRun(run, unpack_earlier_runs(found["trail"], found.get("starts")))
+        return StoredRun(run, unpack_earlier_runs(stored["trail"], stored.get("starts")))
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise _unreadable_run(error) from None
 
@@ -589,27 +589,27 @@ def _unreadable_run(error: Exception) -> CorruptCheckpointError:
     return CorruptCheckpointError(f"a stored run cannot be read ({type(error).__name__})")
 
 
-def _run_from(found: Source) -> StoredRun:
-    return stored_run(_items_from(found), found)
+def _run_from(stored: Source) -> StoredRun:
+    return stored_run(_items_from(stored), stored)
 
 
-def _items_from(found: Source) -> Run:
-    items, before = found.get("items", ""), found.get("before")
-    run = Run(found["branch"], found["number"], found["start"], found["length"], items, before)
+def _items_from(stored: Source) -> Run:
+    items, before = stored.get("items", ""), stored.get("before")
+    run = Run(stored["branch"], stored["number"], stored["start"], stored["length"], items, before)
     if not (type(run.branch) is type(items) is str and (before is None or type(before) is str)):
         raise TypeError("text expected")
     if not (type(run.number) is type(run.start) is type(run.length) is int):
         raise TypeError("a number expected")
-    if items and "sum" in found and found["sum"] != run_checksum(*run):
+    if items and "sum" in stored and stored["sum"] != run_checksum(*run):
         raise CorruptCheckpointError("a run of items does not fit its checksum")
     return run
 
 
-def _removal_from(found: Source) -> Removal:
+def _removal_from(stored: Source) -> Removal:
     return Removal(
-        tuple(int(place) for place in found["places"]),
-        {int(place): parent for place, parent in found["parents"]},
-        tuple((namespace, checkpoint_id) for namespace, checkpoint_id in found["names"]),
+        tuple(int(place) for place in stored["places"]),
+        {int(place): parent for place, parent in stored["parents"]},
+        tuple((namespace, checkpoint_id) for namespace, checkpoint_id in stored["names"]),
     )
 
 
@@ -621,17 +621,17 @@ def _text(value: Any) -> str:
 
 @dataclass(frozen=True, slots=True)
 class PublishedState:
-    """What the document of a thread says of its state: the last record, and when the thread expires."""
+    """The part of a state that the document of a thread publishes: the last record, and when the thread expires."""
 
     position: int = 0
     changes: int = 0
     live: bool = False
     expires: int | None = None
     until: int | None = None
-    """A later expiry, up to this one, need not be published."""
+    """The time up to which a later expiry need not be published."""
 
     def covers(self, expires: int | None) -> bool:
-        """Whether this expiry need not be published, because the published one is near enough."""
+        """Tell whether this expiry need not be published, because the published one is near enough."""
         if self.expires is None or self.until is None or expires is None:
             return self.expires is None and expires is None
         return self.expires <= expires <= self.until
@@ -644,7 +644,7 @@ class ThreadState:
     thread_id: str
     position: int = 0
     epoch: int = 0
-    """Records up to this position are dead."""
+    """The last position of the epochs that have ended: records up to there are dead."""
     last_seq: int = 0
     rev: str = ""
     """The rev of the last record; "" if that is not known."""
@@ -655,13 +655,13 @@ class ThreadState:
     latest_places: Mapping[str, int] = field(default_factory=dict)
     """The place of the latest checkpoint of each namespace, the last one in use at the end. Stored as `tips`."""
     more: bool = False
-    """There may be namespaces that are not among `latest_places`."""
+    """True if there may be namespaces that are not among `latest_places`."""
     expires: int | None = None
     life: int = 0
     removing: int = 0
     """The position of a removal that may be unfinished."""
     changes: int = 0
-    """How often something was removed."""
+    """The number of removals."""
     batch: str = ""
     """The copy that the thread began with."""
     unpublished: Mapping[CheckpointName, int] = field(default_factory=dict)
@@ -672,11 +672,11 @@ class ThreadState:
         return self.expires is not None and self.expires <= now
 
     def exists(self, now: int) -> bool:
-        """Whether the thread has a checkpoint that has not expired."""
+        """Tell whether the thread has a checkpoint that has not expired."""
         return self.live > 0 and not self.expired(now)
 
     def restarted(self) -> ThreadState:
-        """The same thread without any checkpoint."""
+        """The state of the thread without any checkpoint."""
         return ThreadState(
             self.thread_id,
             position=self.position,
@@ -689,7 +689,7 @@ class ThreadState:
 
     @property
     def must_publish(self) -> bool:
-        """Whether the document of the thread has to be written before a change is acknowledged."""
+        """True if the document of the thread has to be written before a change is acknowledged."""
         return (
             self.position - self.published.position >= MAX_LAG
             or self.published.live != (self.live > 0)
@@ -699,14 +699,14 @@ class ThreadState:
 
     @property
     def is_unlisted(self) -> bool:
-        """Whether the thread has checkpoints and lists do not know it.
+        """True if the thread has checkpoints and lists do not know it.
 
         Not if the writer has more to do than to list it: dead epochs are removed by whoever publishes their end.
         """
         return self.live > 0 and not self.published.live and self.published.changes == self.changes
 
     def as_published(self) -> PublishedState:
-        """What the document says once this state is written to it."""
+        """The published part, once this state is written to the document of the thread."""
         until = None if self.expires is None else self.expires + self.life // 8
         return PublishedState(self.position, self.changes, self.live > 0, self.expires, until)
 
@@ -729,7 +729,7 @@ _STATE_FIELDS = (
 
 
 def state_source(state: ThreadState) -> dict[str, Any]:
-    """A state as records and the document of the thread hold it."""
+    """The fields of a state in records and in the document of the thread."""
     stored = {name: getattr(state, name) for name in _STATE_FIELDS if getattr(state, name)}
     return {**stored, "tips": [list(pair) for pair in state.latest_places.items()]}
 
@@ -760,7 +760,7 @@ def thread_source(thread: str, state: ThreadState, now: int) -> dict[str, Any]:
 
 
 def thread_state_from(thread_id: str, source: Source) -> ThreadState:
-    """The state in the document of a thread."""
+    """Read the state in the document of a thread."""
     body = source.get("body") or {}
     if body.get("format", FORMAT) > FORMAT:
         raise UnsupportedFormatError(f"{shown_thread(thread_id)} was written by a newer version: upgrade locus-state")

@@ -16,7 +16,7 @@ from locus.memory.model.records import Hit, Run
 
 
 def search(client: Client, cache: ThreadCache, terms: Sequence[str], limit: int) -> list[Hit]:
-    """Checkpoints with a run or a head that has all terms, best first."""
+    """Find checkpoints with a run or a head that has all terms, best first."""
     if not limit:
         return []
     client.refresh()
@@ -29,35 +29,35 @@ def search(client: Client, cache: ThreadCache, terms: Sequence[str], limit: int)
         },
         "sort": [{"_score": "desc"}, {"thread": "asc"}, {"seq": "asc"}, {"position": "asc"}, IN_BATCH],
     }
-    hit_filter, found = HitFilter(client, cache), list[Hit]()
+    hit_filter, matching = HitFilter(client, cache), list[Hit]()
     for hits in client.pages(body, size=min(200, limit + 10)):
-        found += _hits_of(client, cache, hit_filter, terms, hits)
-        if len(best_hits(found, limit)) >= limit:
+        matching += _hits_of(client, cache, hit_filter, terms, hits)
+        if len(best_hits(matching, limit)) >= limit:
             break
     warn_of_damage(hit_filter.damaged.values())
-    return best_hits(found, limit)
+    return best_hits(matching, limit)
 
 
 def search_within(client: Client, cache: ThreadCache, terms: Sequence[str], limit: int, prefix: str) -> list[Hit]:
-    """The same in threads whose ids start with a prefix.
+    """Find checkpoints with a run or a head that has all terms, in threads whose ids start with a prefix, best first.
 
     The server's own scores depend on how many documents of all threads have a word. So the newest documents are ranked
     by their own texts.
     """
     client.refresh()
-    hit_filter, found = HitFilter(client, cache), list[Hit]()
+    hit_filter, matching = HitFilter(client, cache), list[Hit]()
     most = max(RANKED, limit * 2 + 10)
     for within in in_threads(client, prefix):
         clauses: list[Json] = [{"terms": {"kind": [CHECKPOINT, RUNS]}}, *_wanted_words(terms), *within]
         body = {"query": {"bool": {"filter": clauses}}, "sort": NEWEST_FIRST}
         looked_at = 0
         for hits in client.pages(body, size=RANKED):
-            found += _hits_of(client, cache, hit_filter, terms, hits, by_themselves=True)
+            matching += _hits_of(client, cache, hit_filter, terms, hits, by_themselves=True)
             looked_at += len(hits)
             if looked_at >= most:
                 break
     warn_of_damage(hit_filter.damaged.values())
-    return best_hits(found, limit)
+    return best_hits(matching, limit)
 
 
 def _wanted_words(terms: Sequence[str]) -> list[Json]:
@@ -73,7 +73,7 @@ def _hits_of(
     *,
     by_themselves: bool = False,
 ) -> Iterator[Hit]:
-    """The hits for documents, with the server's scores, or with those that their texts have `by_themselves`."""
+    """Make the hits for documents, with the server's scores, or with those of their texts if `by_themselves`."""
     for state, record, document in hit_filter.visible(documents):
         text = _first_match(terms, record)
         if text is not None:
@@ -86,7 +86,7 @@ def _hits_of(
 
 
 def _first_match(terms: Sequence[str], record: Record) -> str | None:
-    """The first text in the record of a checkpoint that has all terms."""
+    """Find the first text in the record of a checkpoint that has all terms."""
     texts = [searchable(stored.run.items) for stored in record.runs if stored.run.items]
     texts.append(searchable(f"[{record.head},{record.metadata}]"))
     return next((text for text in texts if score(terms, text)), None)
@@ -95,8 +95,10 @@ def _first_match(terms: Sequence[str], record: Record) -> str | None:
 def _hit_of_runs(
     client: Client, cache: ThreadCache, hit_filter: HitFilter, terms: Sequence[str], hit: Document
 ) -> Iterator[tuple[Hit, str]]:
-    """The hit for runs whose own checkpoint was removed: the first other checkpoint that shows these words. And what
-    it shows."""
+    """Make the hit for runs whose own checkpoint was removed, and return its text.
+
+    It is the first other checkpoint that shows these words.
+    """
     state = hit_filter.state(hit)
     own = {stored.key: stored.run for stored in record_from(hit.source).runs if stored.run.items}
     if state is None or not any(score(terms, searchable(run.items)) for run in own.values()):

@@ -18,8 +18,7 @@ _MAX_ATTEMPTS = 40
 
 
 def put_writes(log: Log, name: CheckpointName, task_id: str, writes: Sequence[Write], keep_numbered: bool) -> None:
-    """Replace those of the task's writes that have the same index as a new one and, unless `keep_numbered`, all with
-    an index ≥ 0."""
+    """Replace the writes of a task that have the index of a new one and, without `keep_numbered`, all from 0 on."""
     for attempt in range(_MAX_ATTEMPTS):
         log.read_state()
         if log.state.expired(now_micros()):
@@ -33,7 +32,7 @@ def put_writes(log: Log, name: CheckpointName, task_id: str, writes: Sequence[Wr
 
 
 def writes_item(log: Log, name: CheckpointName, task_id: str, writes: Sequence[Write], keep_numbered: bool) -> BulkItem:
-    """What `put_writes` writes to a thread whose state was just read."""
+    """The item of `put_writes` for a thread whose state was just read."""
     namespace, checkpoint_id = name
     new = {write.idx: write for write in writes}
     if log.pending_removal is not None and name in log.pending_removal.names:
@@ -61,7 +60,7 @@ def writes_ids(log: Log, name: CheckpointName, task_id: str) -> list[str]:
 
 
 def get_writes(log: Log, name: CheckpointName, task_id: str | None) -> list[Write]:
-    """The writes of a checkpoint, or of one of its tasks, in the order of (task_path, task_id, idx)."""
+    """Read the writes of a checkpoint, or of one of its tasks, in the order of (task_path, task_id, idx)."""
     log.read_state()
     if task_id is not None:
         return sorted(_task_writes(log, name, task_id), key=writes_order)
@@ -71,7 +70,7 @@ def get_writes(log: Log, name: CheckpointName, task_id: str | None) -> list[Writ
 
 
 def all_writes(log: Log) -> dict[CheckpointName, list[Write]]:
-    """The writes of all checkpoints, each in the order of (task_path, task_id, idx)."""
+    """Read the writes of all checkpoints, each in the order of (task_path, task_id, idx)."""
     found: dict[CheckpointName, list[Document]] = {}
     for document in log.pending_writes():
         found.setdefault(writes_name(document), []).append(document)
@@ -79,7 +78,7 @@ def all_writes(log: Log) -> dict[CheckpointName, list[Write]]:
 
 
 def count_orphans(log: Log, places: Collection[CheckpointName]) -> dict[CheckpointName, int]:
-    """How many writes wait for each of these checkpoints, which are not there."""
+    """Count the writes of each of these checkpoints, which do not exist."""
     log.read_state()
     found: Counter[CheckpointName] = Counter()
     for document in log.pending_writes():
@@ -89,7 +88,7 @@ def count_orphans(log: Log, places: Collection[CheckpointName]) -> dict[Checkpoi
 
 
 def delete_orphans(log: Log, places: Collection[CheckpointName]) -> int:
-    """Remove the writes of those of these checkpoints that are not there; return how many."""
+    """Remove the writes of these checkpoints, except of those that exist; return how many."""
     removed = 0
     for namespace, checkpoint_id in sorted(places):
         log.read_state(names=[(namespace, checkpoint_id)])

@@ -47,7 +47,7 @@ Options = dict[str, Any]
 
 
 def only_given(parameters: Callable[P, Options]) -> Callable[P, Options]:
-    """Without what was left out: a config knows which of its fields were set."""
+    """Leave out options that were not given: a config knows which of its fields were set."""
     signature = inspect.signature(parameters)
 
     @wraps(parameters)
@@ -75,14 +75,14 @@ def options(
     auto_create_table: bool = True,
     **kwargs: Any,
 ) -> Options:
-    """The parameters of all four classes, and what they were given. `OracleConfig` describes them, and `kwargs`."""
+    """The parameters of all four classes, as a user gave them. `OracleConfig` describes them, and `kwargs`."""
     given = locals()
     del given["kwargs"]
     return given | kwargs
 
 
 class OracleHandle(OracleConfig):
-    """Options, and the store that they open. It connects when it is first used."""
+    """The options and the store that they open. It connects when it is first used."""
 
     _store: CheckpointStore = PrivateAttr()
 
@@ -179,8 +179,8 @@ class OracleBackend(OracleHandle, SQLBackend):  # type: ignore[override]  # nobo
         tables that the script should bring to the newest format.
         """
         name = None if grantee is None else checked_name(grantee, "grantee")
-        found = checked_format(from_format, oracle_schema.FORMAT)
-        return oracle_schema.ddl(OracleFlavour(table_name, schema_name), name, found)
+        version = checked_format(from_format, oracle_schema.FORMAT)
+        return oracle_schema.ddl(OracleFlavour(table_name, schema_name), name, version)
 
 
 class OracleCheckpointSaver(OracleHandle, CheckpointSaver):  # type: ignore[override]  # nobody sets `store`
@@ -195,7 +195,7 @@ class OracleCheckpointSaver(OracleHandle, CheckpointSaver):  # type: ignore[over
 
 
 class SyncOracleBackend(SyncSQLBackend):
-    """The blocking methods of an `OracleBackend` that exists already: what its `sync` returns."""
+    """The blocking methods of an existing `OracleBackend`: its `sync` returns them."""
 
     def __init__(self, backend: OracleBackend) -> None:
         super().__init__(backend)

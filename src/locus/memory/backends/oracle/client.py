@@ -1,4 +1,4 @@
-"""Connections to Oracle Database, how values are bound, and what Oracle's errors mean.
+"""Connections to Oracle Database, the binding of values, and the meaning of Oracle's errors.
 
 The driver is python-oracledb in thin mode, so no Oracle client has to be installed. It encodes most values itself;
 `prepared` and `input_sizes` are about those that need help. In an error, numbers with ORA- come from the server and
@@ -34,7 +34,7 @@ oracledb: Any = require("oracledb", "oracle")
 T = TypeVar("T")
 
 SESSION = "ALTER SESSION SET NLS_SORT = BINARY NLS_COMP = BINARY"
-"""Ids are equal if their bytes are, whatever the database's default is."""
+"""Makes ids equal only if their bytes are, whatever the database's default is."""
 
 
 class Connector:
@@ -44,7 +44,7 @@ class Connector:
         # The configuration itself is not kept: it may be the backend that owns this connector.
         self.address = config.address
         self.secrets = config.secrets
-        """What no error may show."""
+        """The texts that no error may show."""
         self._parameters = config.driver_parameters()
         self._connect_timeout = config.connect_timeout
         self._command_timeout = config.command_timeout
@@ -74,12 +74,12 @@ class Connector:
 
 READ_ONLY = "SET TRANSACTION READ ONLY"
 GRACE_SECONDS = 1.0
-"""How long the server has to stop a statement that took too long, before the connection is given up."""
+"""The time that the server has to stop a statement that took too long, before the connection is given up."""
 FETCHED_AT_ONCE = 500
 
 
 class OracleConnection(Connection):
-    """`raw` is the driver's connection, and a statement may take `seconds`. The last one wrote `changed` rows."""
+    """A connection of the driver, `raw`. A statement may take `seconds`. The last one wrote `changed` rows."""
 
     def __init__(self, raw: Any, seconds: float) -> None:
         self.raw = raw
@@ -95,7 +95,7 @@ class OracleConnection(Connection):
         return str(self.raw.version)
 
     async def execute(self, statement: str, values: Sequence[Any] = (), *, commit: bool = False) -> list[Row]:
-        """`commit`: in the same round trip, once the statement has succeeded."""
+        """Run a statement and return its rows. `commit` commits it in the same round trip if it succeeds."""
         rows = await self._call(self._execute(oracle_sql(statement), values, commit))
         self._begun = self._begun and not commit
         return rows
@@ -129,8 +129,8 @@ class OracleConnection(Connection):
     async def _call(self, work: Coroutine[Any, Any, T]) -> T:
         """Wait for the driver, but not forever, and not longer than the caller waits.
 
-        If it is cancelled, the driver asks the server to stop, and waits for the answer, however long that takes. So
-        it works in a task of its own, and loses its connection once nobody waits for it.
+        When cancelled, the driver asks the server to stop, and waits for the answer, however long that takes. So it
+        works in a task of its own, and loses its connection once nobody waits for it.
         """
         task = asyncio.ensure_future(work)
         try:
@@ -149,7 +149,7 @@ class OracleConnection(Connection):
         return task.result()
 
     async def begin(self, writing: bool) -> None:
-        """A transaction that writes begins by itself."""
+        """Begin a transaction. One that writes begins by itself."""
         if not writing:
             await self.execute(READ_ONLY)
         self._begun = True
@@ -172,7 +172,7 @@ class OracleConnection(Connection):
         return bool(self.raw.is_healthy())
 
     def close(self) -> None:
-        """As if the network had failed: the driver's own `terminate` must not be called while it works."""
+        """Close the connection as if the network had failed: the driver's `terminate` must not run while it works."""
         if self._transport is None:
             with contextlib.suppress(Exception):
                 self.raw.terminate()
@@ -191,7 +191,7 @@ class OracleConnection(Connection):
 
 
 async def _rows_of(cursor: Any, values: Sequence[Any], bound: Sequence[Any]) -> list[Row]:
-    """What a statement returned: the rows that it found, or the value of its `OutBind`."""
+    """The rows of a statement that was run: those that it found, or the value of its `OutBind`."""
     if cursor.description:
         rows = list(await cursor.fetchall())
         # Only the tables of other programs have CLOBs.
@@ -207,19 +207,19 @@ async def _read_lob(value: Any) -> Any:
 
 
 def _transport_of(raw: Any) -> asyncio.Transport | None:
-    """The driver's transport. No attribute leads to it, but it is at most three references away; None if not found."""
+    """Find the driver's transport; None if not found. No attribute leads to it, but a few references do."""
     owned = [raw._impl]
     for _ in range(3):
         owned = [below for above in owned for below in gc.get_referents(above)]
-        found = next((below for below in owned if isinstance(below, asyncio.Transport)), None)
-        if found is not None:
-            return found
+        transport = next((below for below in owned if isinstance(below, asyncio.Transport)), None)
+        if transport is not None:
+            return transport
         owned = [below for below in owned if type(below).__module__ == "oracledb.thin_impl"]
     return None
 
 
 def _ignore_result(task: asyncio.Future[Any]) -> None:
-    """Nobody waits for this task any more, so its exception is retrieved here."""
+    """Retrieve the exception of a task for which nobody waits any more."""
     if not task.cancelled():
         task.exception()
 
@@ -246,43 +246,43 @@ class OutBind:
 
 
 class DriverJSON(NamedTuple):
-    """JSON as a value: the driver encodes it."""
+    """A JSON value that the driver encodes."""
 
     value: Any
 
 
 class ServerJSON(str):
-    """JSON as text: the server parses it, from a temporary LOB.
+    """A JSON value that the server parses, from a temporary LOB.
 
-    The driver's encoder is quadratic in the number of objects and lists (7 s for 800), because each of them makes
-    its buffer grow by a chunk, whether needed or not.
+    The driver's encoder is quadratic in the number of objects and lists (7 s for 800), because each of them makes its
+    buffer grow by a chunk, whether needed or not.
     """
 
     __slots__ = ()
 
 
 MOST_CONTAINERS = 24
-"""How many objects and lists a JSON value may have for the driver to encode it; see `ServerJSON`."""
+"""The number of objects and lists up to which the driver encodes a JSON value; see `ServerJSON`."""
 
 
 def prepared(value: Any) -> Any:
-    """A value as it is bound, except that the LOB of a `ServerJSON` has yet to be created."""
+    """Convert a value to its bind, except that the LOB of a `ServerJSON` has yet to be created."""
     if not isinstance(value, JSONText):
         return value
     if value.count("{") + value.count("[") > MOST_CONTAINERS:  # some of them may be in strings
-        found = json.loads(value)
-        return DriverJSON(found) if has_at_most(found, MOST_CONTAINERS) else ServerJSON(value)
+        decoded = json.loads(value)
+        return DriverJSON(decoded) if has_at_most(decoded, MOST_CONTAINERS) else ServerJSON(value)
     return DriverJSON(json.loads(value))
 
 
 def has_at_most(value: Any, containers: int) -> bool:
-    """Whether a JSON value has no more objects and lists than that."""
+    """Tell whether a JSON value has no more objects and lists than that."""
     waiting, count = [value], 0
     while waiting and count <= containers:
-        found = waiting.pop()
-        if isinstance(found, dict | list):
+        node = waiting.pop()
+        if isinstance(node, dict | list):
             count += 1
-            waiting += found.values() if isinstance(found, dict) else found
+            waiting += node.values() if isinstance(node, dict) else node
     return count <= containers
 
 
@@ -291,7 +291,7 @@ Batch = tuple[str, list[list[Any]]]
 
 
 def batches(text: str, rows: Sequence[Sequence[Any]]) -> list[Batch]:
-    """The statement, once for all rows whose values are bound in the same way."""
+    """Split the rows of a statement into batches whose values are all bound in the same way."""
     alike: dict[tuple[int, ...], list[list[Any]]] = {}
     for row in rows:
         values = [prepared(value) for value in row]
@@ -301,18 +301,18 @@ def batches(text: str, rows: Sequence[Sequence[Any]]) -> list[Batch]:
 
 
 def _with_parsing(text: str, places: Sequence[int]) -> str:
-    """The statement with the text in these places parsed as JSON."""
+    """Add the parsing of JSON to a statement for the values in these places."""
     for at in places:
         text = re.sub(rf":{at + 1}\b", f"JSON(:{at + 1})", text, count=1)
     return text
 
 
 LONGEST_TEXT = 1_000
-"""In bytes; see `input_sizes`."""
+"""The longest text, in bytes, that needs no declaration; see `input_sizes`."""
 
 
 def input_sizes(rows: Sequence[Sequence[Any]], json_type: Any) -> list[Any]:
-    """What the driver has to be told about the binds of a statement; None where it finds out by itself.
+    """The declarations of a statement's binds for the driver; None where it needs none.
 
     By itself it declares four times the bytes of a text. A bind declared with more than 4,000 bytes is a LONG, which
     cannot be compared (ORA-01461). Told a number of characters, the driver declares four bytes for each of them.
@@ -331,7 +331,7 @@ DUPLICATE, NO_PARENT = "ORA-00001", "ORA-02291"
 NO_TABLE, NO_COLUMN, NO_PRIVILEGE = "ORA-00942", "ORA-00904", "ORA-01031"
 
 _ROLLED_BACK = {DUPLICATE, NO_PARENT, "ORA-00060", "ORA-08177"}
-"""Another transaction was faster (a key exists, a referenced row is gone), or two waited for each other."""
+"""Errors of a transaction that another one has beaten (a key exists, a row is gone), or that a deadlock has ended."""
 _LOST = {
     "DPY-1001", "DPY-4011", "DPY-4033", "DPY-6000", "DPY-6001", "DPY-6003", "DPY-6005",
     "ORA-00018", "ORA-00020", "ORA-00028", "ORA-01012", "ORA-01033", "ORA-01034", "ORA-01089", "ORA-01090",
@@ -430,12 +430,12 @@ def trouble_of(error: BaseException) -> Trouble:
 
 
 def _hint(table: dict[str, str], codes: list[str]) -> str:
-    """What a table says about the last code that it has; "" if it has none."""
+    """The hint of a table for the last code that it has; "" if it has none."""
     return next((table[code] for code in reversed(codes) if code in table), "")
 
 
 def _masked(error: BaseException, secrets: Sequence[str]) -> str:
-    """An error's text without anything secret."""
+    """The text of an error without anything secret."""
     text = message_of(error)
     for secret in secrets:
         text = text.replace(secret, "***")
@@ -443,7 +443,7 @@ def _masked(error: BaseException, secrets: Sequence[str]) -> str:
 
 
 def misconfigured(error: BaseException, where: str, secrets: Sequence[str] = ()) -> ConfigurationError | None:
-    """The error for options that cannot work, whatever the server does; None if it is something else."""
+    """Make the error for options that cannot work, whatever the server does; None if the error is of another kind."""
     hint = _hint(_MISCONFIGURED, codes_of(error))
     if not hint:
         return None
@@ -451,7 +451,7 @@ def misconfigured(error: BaseException, where: str, secrets: Sequence[str] = ())
 
 
 def translated(error: BaseException, where: str, secrets: Sequence[str]) -> CheckpointError:
-    """The error of Locus for an error of the driver. It shows the server's text, but never a password."""
+    """Make an error of Locus from an error of the driver. It shows the server's text, but never a password."""
     text = _masked(error, secrets)
     codes = codes_of(error)
     too_much, hint = _hint(_TOO_MUCH, codes), _hint(_HINTS, codes)

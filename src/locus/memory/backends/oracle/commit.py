@@ -1,16 +1,16 @@
-"""How Oracle Database saves: three round trips, or two if the save adds nothing to any list.
+"""A save in Oracle Database: three round trips, or two if the save adds nothing to any list.
 
-A save that continues what this handle saved last needs no questions (see `LastSeenThread` in `sql.commit`):
+A save on top of this handle's last save needs no questions (see `LastSeenThread` in `sql.commit`):
 
     UPDATE locus_threads SET last_seq = 8, … WHERE id = 5 AND thread_id = 'a' AND last_seq = 7 AND removals = 0 AND …
-        AND EXISTS (SELECT 1 FROM locus_checkpoints …)    what this handle has saved last
+        AND EXISTS (SELECT 1 FROM locus_checkpoints …)    this handle's last save
     INSERT INTO locus_runs …                        all runs of the save at once
     INSERT INTO locus_checkpoints …                 together with the commit
 
-The UPDATE locks the thread's row and raises its counter. If it finds no row, something has happened to the thread,
-and nothing is written. A new thread begins with the INSERT of its row. An id that exists violates a unique key
-(ORA-00001). In all these cases the save starts over step by step, under a lock on the thread's row. Metadata costs
-one more round trip, and so do large values, because the save first looks which of them the thread has.
+The UPDATE locks the thread's row and raises its counter. If it finds no row, something has happened to the thread, and
+nothing is written. A new thread begins with the INSERT of its row. An id that exists violates a unique key (ORA-00001).
+In all these cases the save starts over step by step, under a lock on the thread's row. Metadata costs one more round
+trip, and so do large values, because the save first looks which of them the thread has.
 """
 
 from __future__ import annotations
@@ -41,19 +41,19 @@ Statement = tuple[str, Sequence[Any]]
 
 
 class OracleThread(SQLThread):
-    """The shared steps on one thread, with fewer round trips, and what Oracle's indexes add to them."""
+    """A locked thread in Oracle, with fewer round trips. It keeps Oracle's own indexes up to date."""
 
     sql: OracleFlavour
 
     is_indexed = True
-    """Whether any of it is in the full text."""
+    """True if some of the thread is in the full text."""
 
     def __init__(self, sql: OracleFlavour, key: int, thread_id: str, last_seq: int) -> None:
         super().__init__(sql, key, thread_id, last_seq)
         self._entries: dict[int, tuple[Entry, str]] | None = None
 
     def entries(self) -> Steps[dict[int, tuple[Entry, str]]]:
-        """Read once, until something is removed: the thread is locked, so nobody else changes them."""
+        """Read the checkpoints once, until something is removed: the thread is locked, so nobody else changes them."""
         if self._entries is None:
             self._entries = yield from super().entries()
         return self._entries
@@ -70,7 +70,7 @@ class OracleThread(SQLThread):
         yield self.moved(commit, outcome)
 
     def present(self, runs: Sequence[Run]) -> Steps[set[tuple[str, int]]]:
-        """The runs that the thread has of the branches of these, by branch and number."""
+        """Read which runs the thread has of the branches of these runs, by branch and number."""
         present: set[tuple[str, int]] = set()
         for branches in portions(sorted({run.branch for run in runs})):
             rows = yield (
@@ -82,7 +82,7 @@ class OracleThread(SQLThread):
         return present
 
     def run_statements(self, commit: Commit, outcome: Outcome, present: Collection[tuple[str, int]]) -> list[Statement]:
-        """At most one statement."""
+        """The statement that writes the runs of a commit, if it has any."""
         large = {run.branch: run for run in commit.values}
         runs = [run for run in (*commit.runs, *large.values()) if run[:2] not in present]
         rows = BindRows(self._run_values(run, outcome.seq) for run in runs)
@@ -130,7 +130,7 @@ class OracleThread(SQLThread):
 
 
 class OracleThreads(SQLThreads):
-    """The shared operations, with `OracleThread`."""
+    """The operations that change threads in Oracle."""
 
     sql: OracleFlavour
     opening = f"{SQLThreads.opening}, t.removals, t.indexed_seq"
@@ -145,7 +145,7 @@ class OracleThreads(SQLThreads):
         return thread
 
     def put(self, place: Sequence[Any], writes: Sequence[Write], keep_numbered: bool) -> Steps[None]:
-        """All of them in one INSERT, after the DELETE of those they replace."""
+        """Write the pending writes of a task in one INSERT, after a DELETE of those that they replace."""
         sql = self.sql
         last = {write.idx: write for write in writes}
         for some in portions([idx for idx in last if idx < 0 or keep_numbered]):
@@ -155,11 +155,11 @@ class OracleThreads(SQLThreads):
             yield f"INSERT INTO {sql.writes} ({WRITE_COLUMNS}) VALUES {marks(8)}", rows
 
 
-async def in_chain(
-    sql: OracleFlavour, connection: OracleConnection, commit: Commit, chain: LastSeenThread
+async def in_seen_thread(
+    sql: OracleFlavour, connection: OracleConnection, commit: Commit, last_seen: LastSeenThread
 ) -> Outcome | None:
     """Save without questions. None if the thread has changed or the id exists, and then nothing was written."""
-    outcome = Outcome(Verdict.COMMITTED, chain.seq + 1, chain.base.checkpoint_id)
+    outcome = Outcome(Verdict.COMMITTED, last_seen.seq + 1, last_seen.base.checkpoint_id)
     try:
         async with _transaction(connection):
             await connection.execute(
@@ -171,21 +171,21 @@ async def in_chain(
                 (
                     outcome.seq,
                     sql.expiry(commit.expires_at),
-                    chain.key,
+                    last_seen.key,
                     sql.text(commit.thread_id),
-                    chain.seq,
-                    chain.removals,
+                    last_seen.seq,
+                    last_seen.removals,
                     now(sql),
-                    chain.key,
-                    sql.text(chain.namespace),
-                    sql.text(chain.base.checkpoint_id),
-                    chain.base.rev,
+                    last_seen.key,
+                    sql.text(last_seen.namespace),
+                    sql.text(last_seen.base.checkpoint_id),
+                    last_seen.base.rev,
                 ),
             )
             if connection.changed != 1:
                 await connection.rollback()
                 return None
-            await _write(connection, OracleThread(sql, chain.key, commit.thread_id, chain.seq), commit, outcome)
+            await _write(connection, OracleThread(sql, last_seen.key, commit.thread_id, last_seen.seq), commit, outcome)
     except oracledb.Error as error:
         if not has_code(error, DUPLICATE):
             raise
@@ -212,7 +212,7 @@ async def in_new_thread(sql: OracleFlavour, connection: OracleConnection, commit
 
 @asynccontextmanager
 async def _transaction(connection: OracleConnection) -> AsyncIterator[None]:
-    """A transaction that its last statement commits. It is rolled back if something goes wrong."""
+    """A context for a transaction that its last statement commits. It is rolled back if something is raised."""
     await connection.begin(writing=True)
     try:
         yield

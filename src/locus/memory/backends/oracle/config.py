@@ -1,4 +1,4 @@
-"""The options that all classes for Oracle Database share, and the URLs that stand for them."""
+"""The options that all classes for Oracle Database share, and their URLs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _DEFAULT_USER = "admin"
 
 
 class OracleConfig(SQLServerConfig):
-    """Where the database is, and how to use it. `repr` hides all passwords."""
+    """The database and how to use it. `repr` hides all passwords."""
 
     server: ClassVar[str] = "an Oracle Database"
     example: ClassVar[str] = "oracle://user:password@host:1521/service_name"
@@ -46,17 +46,17 @@ class OracleConfig(SQLServerConfig):
     connect_timeout: float = 20.0
     statement_cache_size: int = 50
     keepalive_minutes: int = 2
-    """How often an idle connection sends a sign of life, so that firewalls keep it open; 0: never."""
+    """The minutes between two signs of life on an idle connection, so that firewalls keep it open; 0: none."""
 
     @field_validator("wallet_location", "config_dir", "wallet_password", mode="before")
     @classmethod
     def _none_if_empty(cls, value: Any) -> Any:
-        """An environment variable that is not set often arrives as an empty string."""
+        """Treat an empty text as not given: an environment variable that is not set often arrives as one."""
         text = value.get_secret_value() if isinstance(value, SecretStr) else value
         return None if text == "" else value
 
     def __init__(self, **options: Any) -> None:
-        """An error does not show the values, since some of them are secret."""
+        """Make a config. An error does not show the values, since some of them are secret."""
         try:
             super().__init__(**options)
         except ValidationError as error:
@@ -70,7 +70,7 @@ class OracleConfig(SQLServerConfig):
 
     @property
     def address(self) -> str:
-        """Where the database is: for messages, and to tell one database from another. It contains no secrets."""
+        """The address of the database, for messages and to tell one database from another. It contains no secrets."""
         if self.dsn is None:
             return f"{self.host}:{self.port}/{self.service_name}"
         # A dsn may begin with a user name and a password.
@@ -79,20 +79,20 @@ class OracleConfig(SQLServerConfig):
 
     @property
     def secrets(self) -> list[str]:
-        """What no text may show, the longest first: a dsn counts where it says more than the address."""
+        """The texts that must not be shown, the longest first. A dsn counts if it says more than the address."""
         dsn = self.dsn or ""
         in_dsn = dsn.rpartition("@")[0].partition("/")[2]
         given = (self.password, self.wallet_password)
-        found = [secret.get_secret_value() for secret in given if secret is not None]
+        secrets = [secret.get_secret_value() for secret in given if secret is not None]
         hidden = [dsn, in_dsn] if dsn.strip() != self.address else []
-        return sorted(filter(None, [*found, *hidden]), key=len, reverse=True)
+        return sorted(filter(None, [*secrets, *hidden]), key=len, reverse=True)
 
     def __repr_args__(self) -> Iterable[tuple[str | None, Any]]:
         for name, value in super().__repr_args__():
             yield name, self.address if name == "dsn" and value is not None else value
 
     def _account(self) -> tuple[str, str, str | None]:
-        """The user, the password and the dsn without them. Both may stand in the dsn; then they are not said again."""
+        """The user, the password, and the dsn without them. What the dsn says is not said twice."""
         user, password = self.user, self.password.get_secret_value()
         if self.dsn is None or self.dsn.lstrip().startswith("("):
             return user, password, self.dsn
@@ -112,7 +112,7 @@ class OracleConfig(SQLServerConfig):
         """The arguments of `oracledb.connect_async`."""
         config_dir = self.config_dir or self.wallet_location
         user, password, dsn = self._account()
-        found: dict[str, Any] = {
+        parameters: dict[str, Any] = {
             "user": user,
             "password": password,
             "dsn": dsn,
@@ -124,20 +124,20 @@ class OracleConfig(SQLServerConfig):
             "expire_time": self.keepalive_minutes,
         }
         if self.host is not None:
-            found |= {
+            parameters |= {
                 "host": self.host,
                 "port": self.port,
                 "service_name": self.service_name,
                 "protocol": self.protocol or ("tcps" if self._needs_tls(self.host) else "tcp"),
             }
-        return {name: value for name, value in found.items() if value is not None}
+        return {name: value for name, value in parameters.items() if value is not None}
 
     def _needs_tls(self, host: str) -> bool:
         return self.wallet_location is not None or self.port in _TLS_PORTS or host.lower().endswith(_CLOUD)
 
     @classmethod
     def options_in(cls, url: str) -> dict[str, Any]:
-        """The options in `oracle://user:password@host:1521/service?table_name=agents`.
+        """Read the options in `oracle://user:password@host:1521/service?table_name=agents`.
 
         In a URL without a path the host is a TNS alias: `oracle://user:password@mydb_high?wallet_location=/wallet`.
         """
@@ -145,7 +145,7 @@ class OracleConfig(SQLServerConfig):
         service = unquote(parts.path[1:])
         if parts.port is not None and not service:
             raise ConfigurationError(f"this URL names a port, and no service; one looks like {cls.example}")
-        found: dict[str, Any] = {
+        in_url: dict[str, Any] = {
             "user": parts.user,
             "password": parts.password,
             "dsn": None if service else parts.host,
@@ -153,4 +153,4 @@ class OracleConfig(SQLServerConfig):
             "port": parts.port,
             "service_name": service,
         }
-        return {name: value for name, value in found.items() if value} | options
+        return {name: value for name, value in in_url.items() if value} | options

@@ -1,4 +1,4 @@
-"""The engine for Oracle Database, and how its tables are created. Importing it needs python-oracledb."""
+"""The engine for Oracle Database, and the creation of its tables. Importing it needs python-oracledb."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class OracleEngine(SQLServerEngine[OracleConnection]):
         self._connector = Connector(config)
         self._address = self._connector.address
         self._setup = TableSetup(self._connector, sql, auto_create_table=config.auto_create_table)
-        self._chains = LastSeenThreads()
+        self._seen_threads = LastSeenThreads()
 
     @property
     def identity(self) -> str:
@@ -73,28 +73,28 @@ class OracleEngine(SQLServerEngine[OracleConnection]):
             raise self.nothing_there()
 
     async def stored_format(self) -> StoredFormat | None:
-        found, newest = await self._insist(self._setup.version, repeatable=True), oracle_schema.FORMAT
-        return StoredFormat(found, newest, oracle_schema.ddl(self.sql, found=found) if found < newest else "")
+        version, newest = await self._insist(self._setup.version, repeatable=True), oracle_schema.FORMAT
+        return StoredFormat(version, newest, oracle_schema.ddl(self.sql, version=version) if version < newest else "")
 
     async def _commit(self, connection: OracleConnection, commit: Commit) -> Outcome:
-        """Without questions if the thread is as this handle left it, or new. Else step by step, under a lock."""
+        """Save without questions if the thread is as this handle left it, or new; else step by step, under a lock."""
         connection.committing = True
-        chain = self._chains.get(commit.thread_id)
-        if chain is not None and chain.continued_by(commit, any_id=True):
-            outcome = await oracle_commit.in_chain(self.sql, connection, commit, chain)
+        last_seen = self._seen_threads.get(commit.thread_id)
+        if last_seen is not None and last_seen.continued_by(commit, any_id=True):
+            outcome = await oracle_commit.in_seen_thread(self.sql, connection, commit, last_seen)
             if outcome is not None:
-                self._chains.note(commit, chain.key, outcome.seq, chain.removals, chain)
+                self._seen_threads.note(commit, last_seen.key, outcome.seq, last_seen.removals, last_seen)
                 return outcome
-        self._chains.forget(commit.thread_id)
-        if chain is None and can_be_first(commit):
+        self._seen_threads.forget(commit.thread_id)
+        if last_seen is None and can_be_first(commit):
             key = await oracle_commit.in_new_thread(self.sql, connection, commit)
             if key is not None:
-                self._chains.note(commit, key, 1, 0)
+                self._seen_threads.note(commit, key, 1, 0)
                 return Outcome(Verdict.COMMITTED, 1)
         changed: list[SQLThread] = []
         decided = await self._commit_in_steps(connection, commit, changed)
         for thread in changed:
-            self._chains.note(commit, thread.key, decided.seq, thread.removals)
+            self._seen_threads.note(commit, thread.key, decided.seq, thread.removals)
         return decided
 
     async def find(self, key: str, value: str, limit: int, prefix: str = "") -> list[Entry]:
@@ -141,16 +141,16 @@ class TableSetup:
         self._auto_create = auto_create_table
 
     async def run(self, connection: OracleConnection, *, create: bool = True) -> int:
-        """Create what is missing, unless that is not wanted. Return the version of the tables, 0 if there are none."""
+        """Create the tables that are missing, if `create`. Return the version of the tables, 0 if there are none."""
         check_version(connection.version, self._address)
-        found = await self._version(connection, create=create)
-        if found >= oracle_schema.FORMAT or not (found or create):
-            return found
+        version = await self._version(connection, create=create)
+        if version >= oracle_schema.FORMAT or not (version or create):
+            return version
         if not self._auto_create or not create:
-            state = f"have format {found}, not {oracle_schema.FORMAT}" if found else "are not there"
+            state = f"have format {version}, not {oracle_schema.FORMAT}" if version else "are not there"
             raise ConfigurationError(
                 f"the tables {self._sql.table('*')} at {self._address} {state}, and auto_create_table is off: "
-                f"have somebody run what {self._command(found)} returns"
+                f"have somebody run what {self._command(version)} returns"
             )
         try:
             await self._migrate(connection)
@@ -162,17 +162,17 @@ class TableSetup:
         return oracle_schema.FORMAT
 
     async def version(self, connection: OracleConnection) -> int:
-        """The version of the tables, which are only read; 0 if there are none."""
+        """Read the version of the tables; 0 if there are none."""
         return await self._version(connection, create=False)
 
-    def _command(self, found: int = 0) -> str:
+    def _command(self, version: int = 0) -> str:
         options = [f"table_name={self._sql.prefix[:-1]!r}"]
         options += [f"schema_name={self._sql.schema!r}"] if self._sql.schema else []
-        options += [f"from_format={found}"] if found else []
+        options += [f"from_format={version}"] if version else []
         return f"OracleBackend.ddl({', '.join(options)})"
 
     def _explained(self, error: BaseException) -> ConfigurationError | None:
-        """The error that says what to change, if the user, the database or the options are at fault."""
+        """Make the error that says what to change, if the user, the database or the options are at fault."""
         message = message_of(error)
         if has_code(error, *_NOT_ALLOWED):
             return ConfigurationError(
@@ -195,21 +195,21 @@ class TableSetup:
         return None
 
     async def _version(self, connection: OracleConnection, lock: str = "", *, create: bool = True) -> int:
-        """The version of the tables; 0 if there are none, or not all of them."""
+        """Read the version of the tables; 0 if there are none, or not all of them."""
         try:
             rows = await connection.execute(f"SELECT version FROM {self._sql.format} WHERE id = 1{lock}")
         except oracledb.Error as error:
             if not has_code(error, NO_TABLE):
                 raise
             return 0
-        found = int(rows[0][0]) if rows else 0
-        if found > oracle_schema.FORMAT:
+        version = int(rows[0][0]) if rows else 0
+        if version > oracle_schema.FORMAT:
             least = await self._least_format(connection, reading=not create)
-            check_format(found, oracle_schema.FORMAT, least, self._address)
-        return found
+            check_format(version, oracle_schema.FORMAT, least, self._address)
+        return version
 
     async def _least_format(self, connection: OracleConnection, *, reading: bool) -> int | None:
-        """The format that one has to know to use these tables, which are newer; None if they do not say."""
+        """Read which format is needed to use these tables, which are newer; None if they do not say."""
         row = oracle_schema.OLDEST_READER if reading else oracle_schema.OLDEST_WRITER
         rows = await connection.execute(f"SELECT version FROM {self._sql.format} WHERE id = {row}")
         return int(rows[0][0]) if rows else None
@@ -221,8 +221,8 @@ class TableSetup:
         await self._change(connection, row, (DUPLICATE,), commit=True)
         guard = await self._connector.connect()
         try:
-            found = await self._version(guard, " FOR UPDATE")
-            for statement in oracle_schema.statements(self._sql, found):
+            version = await self._version(guard, " FOR UPDATE")
+            for statement in oracle_schema.statements(self._sql, version):
                 await self._change(connection, statement, oracle_schema.ALREADY_DONE)
             for probe in oracle_schema.probes(self._sql):
                 await connection.execute(probe)

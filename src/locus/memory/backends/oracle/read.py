@@ -1,4 +1,4 @@
-"""Queries by metadata, which Oracle Database does differently from the shared steps."""
+"""Queries by metadata in Oracle Database, by digests of pairs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from locus.memory.model.records import Entry
 
 
 def find(sql: OracleFlavour, key: str, value: str, limit: int, prefix: str) -> Steps[list[Entry]]:
-    """Look up a pair by its digest; `value` is canonical JSON."""
+    """Find checkpoints by the digest of a pair; `value` is canonical JSON."""
     tables = (
         f"{sql.metadata_pairs} p"
         f" JOIN {sql.checkpoints} c ON c.thread = p.thread AND c.namespace = p.namespace AND c.seq = p.seq"

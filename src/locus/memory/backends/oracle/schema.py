@@ -85,27 +85,30 @@ class OracleFlavour(Flavour):
         return f"{self.schema}.{self.prefix}{name}" if self.schema else f"{self.prefix}{name}"
 
     def latest_in(self, namespace: str) -> tuple[str, list[Any]]:
-        """By its number, at the end of an index: a database may read all rows, with their JSON, to sort them."""
+        """A condition and an order for the latest checkpoint in a namespace: by its number, at the end of an index.
+
+        Otherwise a database may read all rows, with their JSON, to sort them.
+        """
         newest = f"SELECT MAX(n.seq) FROM {self.checkpoints} n WHERE n.thread = t.id AND n.namespace = ?"
         return f"c.namespace = ? AND c.seq = ({newest})", [self.text(namespace), self.text(namespace)]
 
     def truth(self, condition: str) -> str:
-        """Before 23ai a condition cannot be a column."""
+        """Make a condition a column. Before 23ai Oracle accepts none there."""
         return f"CASE WHEN {condition} THEN 1 ELSE 0 END"
 
     def bytes_of(self, column: str) -> str:
-        """In characters: Oracle counts the bytes of no CLOB."""
+        """An expression for the length of a JSON column, in characters: Oracle cannot count the bytes of a CLOB."""
         return f"DBMS_LOB.GETLENGTH(JSON_SERIALIZE({column} RETURNING CLOB))"
 
     def holds(self, column: str) -> str:
         return f"INSTR('*' || JSON_SERIALIZE({column} RETURNING CLOB), ?) > 0"
 
     def leaf(self, value: str) -> str:
-        """The value; or the star that `holds` puts before every text, if Oracle may write the value differently."""
+        """Return the value; or the star that `holds` puts before each text, if Oracle may write the value otherwise."""
         return value if _SAME_IN_ORACLE.fullmatch(value) else "*"
 
     def insert_unless_there(self, table: str, columns: str, values: str) -> str:
-        """If the row exists, the statement fails with ORA-00001, and the transaction is tried again."""
+        """An INSERT. If the row exists, it fails with ORA-00001, and the transaction is tried again."""
         return f"INSERT INTO {table} ({columns}) {values}"
 
     def time(self, at: datetime) -> int:
@@ -133,11 +136,11 @@ class OracleFlavour(Flavour):
         return JSONText(native if native.startswith(("{", "[")) else f'{{"{SCALAR}":{native}}}')
 
     def manifest_json(self, text: str) -> JSONText:
-        """As text, because only Locus reads it."""
+        """Encode a manifest as text, because only Locus reads it."""
         return JSONText(encode_trusted({TEXT: text}))
 
     def read_json(self, text: Any) -> str:
-        """JSON from the value that the driver returns for a JSON column."""
+        """Read JSON from the value that the driver returns for a JSON column."""
         if not isinstance(text, dict | list):
             raise CorruptCheckpointError("a JSON column holds no object and no list")
         value: Any = text
@@ -152,7 +155,7 @@ class OracleFlavour(Flavour):
 
 
 def _number(value: object) -> int | float:
-    """The driver returns every number in JSON as a Decimal."""
+    """Convert a number of JSON, which the driver returns as a Decimal."""
     if not isinstance(value, Decimal):
         raise TypeError(f"{type(value).__name__} is no JSON")
     return int(value) if value == value.to_integral_value() else float(value)
@@ -161,39 +164,42 @@ def _number(value: object) -> int | float:
 _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=_number).encode
 
 LONGEST_NAME = 90
-"""Oracle allows names of 128 bytes, and the endings of the tables' and indexes' names need some of them."""
+"""The longest name of tables that a user may choose.
+
+Oracle allows names of 128 bytes, and the endings of the tables' and indexes' names need some of them.
+"""
 
 
 def checked_name(name: object, what: str) -> str:
-    """A name that can be pasted into a statement without quotes. Oracle reads it in upper case."""
+    """Check a name that will be pasted into a statement without quotes. Oracle reads it in upper case."""
     return sql_schema.checked_name(name, what, LONGEST_NAME, letter_first=True)
 
 
 _TO_TRANSLATE = re.compile(r"'[^']*'|\?|\bLIMIT (\?|[0-9]+)|\bnumber\b|\bstart\b")
 _RENAMED_COLUMNS = {"number": "num", "start": "begins"}
-"""Column names of the shared statements that are reserved words in Oracle."""
+"""Columns that have other names in Oracle, because those in the SQL of other databases are reserved words."""
 
 
 @lru_cache(maxsize=512)
 def oracle_sql(statement: str) -> str:
-    """A shared statement as Oracle takes it: with `:1`, `:2`, …, FETCH FIRST and its own column names.
+    """Rewrite a statement for Oracle: with `:1`, `:2`, …, FETCH FIRST and Oracle's own names of columns.
 
     Statements contain no text from users, so nothing else in them can be mistaken for these words.
     """
     numbers = count(1)
 
-    def translated(found: re.Match[str]) -> str:
-        if found[0] == "?":
+    def translated(match: re.Match[str]) -> str:
+        if match[0] == "?":
             return f":{next(numbers)}"
-        if found[1] is not None:
-            return f"FETCH FIRST {f':{next(numbers)}' if found[1] == '?' else found[1]} ROWS ONLY"
-        return _RENAMED_COLUMNS.get(found[0], found[0])
+        if match[1] is not None:
+            return f"FETCH FIRST {f':{next(numbers)}' if match[1] == '?' else match[1]} ROWS ONLY"
+        return _RENAMED_COLUMNS.get(match[0], match[0])
 
     return _TO_TRANSLATE.sub(translated, statement)
 
 
 def unindexed(alias: str = "t.") -> str:
-    """The id of a thread with something to index, else NULL, which no index holds. An index has this expression."""
+    """An expression for the id of a thread with something to index, else NULL, which no index holds."""
     return f"CASE WHEN {alias}last_seq > {alias}indexed_seq THEN {alias}id END"
 
 
@@ -208,13 +214,13 @@ ALREADY_DONE = ("ORA-00955", "ORA-01408", "ORA-01430", "ORA-02260", "ORA-02261",
 
 
 def format_statements(sql: OracleFlavour) -> list[str]:
-    """What comes before any migration: two statements, for the table of the version and for its one row."""
+    """The two statements before any migration: they make the table of the version, and its one row."""
     return _statements(FORMAT_TABLE, sql)
 
 
-def statements(sql: OracleFlavour, found: int) -> list[str]:
-    """What brings tables of format `found` (0: none) to the newest format, except for the version."""
-    return [statement for script in MIGRATIONS[found:] for statement in _statements(script, sql)]
+def statements(sql: OracleFlavour, version: int) -> list[str]:
+    """The statements that bring tables of a format (0: none) to the newest one, except for the version."""
+    return [statement for script in MIGRATIONS[version:] for statement in _statements(script, sql)]
 
 
 def set_version(sql: OracleFlavour, version: int) -> str:
@@ -225,10 +231,13 @@ def tables(sql: OracleFlavour) -> list[str]:
     return [sql.format, sql.threads, sql.checkpoints, sql.runs, sql.writes, sql.metadata_pairs, sql.search]
 
 
-def ddl(sql: OracleFlavour, grantee: str | None = None, found: int = 0) -> str:
-    """The same statements as a script for a database administrator; `grantee` is a user who may use the tables."""
-    first = [] if found else format_statements(sql)
-    script = [*first, *statements(sql, found), set_version(sql, FORMAT), "COMMIT"]
+def ddl(sql: OracleFlavour, grantee: str | None = None, version: int = 0) -> str:
+    """A script for a database administrator that brings tables of a format (0: none) to the newest one.
+
+    `grantee` is a user who may use the tables.
+    """
+    first = [] if version else format_statements(sql)
+    script = [*first, *statements(sql, version), set_version(sql, FORMAT), "COMMIT"]
     if grantee is not None:
         script += [f"GRANT SELECT, INSERT, UPDATE, DELETE ON {table} TO {grantee}" for table in tables(sql)]
     return "".join(f"{statement};\n" for statement in script)

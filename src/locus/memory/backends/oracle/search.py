@@ -36,15 +36,15 @@ from locus.memory.model.matching import best_hits
 from locus.memory.model.records import Hit
 
 MOST_TERMS = 32
-"""A query of more words is looked up by its longest ones. What it finds is checked for all of them."""
+"""The number of words that a query may have. Of more words the longest are looked up, and hits are checked for all."""
 MOST_ROWS = 2_000
-"""If more rows have all words, only the newest are looked at."""
+"""The number of rows that are looked at, the newest ones, if more rows have all words."""
 PAGE = 200
 _SAFE = re.compile(r"x[xu][0-9a-z]+")
 
 
 def next_portion(sql: OracleFlavour, prefix: str) -> Steps[Portion]:
-    """What to index next. A row: thread, seq (of a checkpoint), branch, number (of a run), JSON values."""
+    """Choose the texts to index next. A row: thread, seq (of a checkpoint), branch, number (of a run), JSON values."""
     here, bounds = within(sql, prefix)
     rows = yield (
         f"SELECT t.id, t.indexed_seq, t.last_seq FROM {sql.threads} t WHERE {unindexed()} > 0 AND {here}"
@@ -62,7 +62,7 @@ def next_portion(sql: OracleFlavour, prefix: str) -> Steps[Portion]:
 
 
 def texts_of(sql: OracleFlavour, portion: Portion) -> list[str]:
-    """The text to index of each row."""
+    """Make the text to index of each row."""
     return [indexed(f"[{','.join(map(sql.read_json, values))}]") for *_, values in portion.rows]
 
 
@@ -71,11 +71,11 @@ def index_portion(sql: OracleFlavour, portion: Portion, texts: Sequence[str]) ->
     ours = yield from still_to_index(sql, portion)
     if not ours:
         return
-    there = yield from _still_there(sql, ours)
+    still_there = yield from _still_there(sql, ours)
     rows = BindRows(
         (*row[:4], sql.json(encode_trusted({"words": text})))
         for row, text in zip(portion.rows, texts, strict=True)
-        if text and tuple(row[:4]) in there
+        if text and tuple(row[:4]) in still_there
     )
     for some in portions(rows):
         yield f"INSERT INTO {sql.search} (thread, seq, branch, number, words) VALUES {marks(5)}", BindRows(some)
@@ -86,16 +86,19 @@ def index_portion(sql: OracleFlavour, portion: Portion, texts: Sequence[str]) ->
 
 
 def _still_there(sql: OracleFlavour, threads: Sequence[ThreadToIndex]) -> Steps[set[tuple[Any, ...]]]:
-    """The rows that have not been deleted meanwhile."""
+    """List the rows that have not been deleted meanwhile."""
     where, places = ranges(threads)
     runs = yield f"SELECT thread, branch, number FROM {sql.runs} WHERE {where}", places
-    found: set[tuple[Any, ...]] = {(thread, None, branch, number) for thread, branch, number in runs}
+    stored: set[tuple[Any, ...]] = {(thread, None, branch, number) for thread, branch, number in runs}
     heads = yield f"SELECT thread, seq FROM {sql.checkpoints} WHERE {where}", places
-    return found | {(thread, seq, None, None) for thread, seq in heads}
+    return stored | {(thread, seq, None, None) for thread, seq in heads}
 
 
 def search(sql: OracleFlavour, terms: Sequence[str], limit: int, prefix: str) -> Steps[list[Hit]]:
-    """Checkpoints with a row that contains all terms, best first. The points of a row depend on nothing but the row."""
+    """Find checkpoints with a row that contains all terms, best first.
+
+    The points of a row depend on nothing but the row.
+    """
     wanted = [spelt(term) for term in terms]
     here, bounds = "", list[Any]()
     if prefix:
@@ -110,11 +113,11 @@ def search(sql: OracleFlavour, terms: Sequence[str], limit: int, prefix: str) ->
             f" ORDER BY s.id DESC LIMIT {PAGE}",
             [*bounds, *after],
         )
-        ranked += [(points, row) for _, *row, found in rows if (points := _points(found, wanted))]
+        ranked += [(points, row) for _, *row, words in rows if (points := _points(words, wanted))]
         if len(rows) < PAGE:
             break
         page, after = " AND s.id < ?", [rows[-1][0]]
-    ranked.sort(key=lambda found: found[0], reverse=True)
+    ranked.sort(key=lambda pair: pair[0], reverse=True)
     hits: list[Hit] = []
     for points, row in ranked:
         hits += yield from row_hits(sql, row, points, terms)
@@ -133,9 +136,9 @@ def query(wanted: Sequence[str]) -> str:
 
 
 def _points(stored: Any, wanted: Sequence[str]) -> float:
-    """How well a row matches; 0 if a word is missing."""
-    found = stored["words"].split()
-    counts = Counter(found)
+    """The points of a row, by how well it matches; 0 if a word is missing."""
+    words = stored["words"].split()
+    counts = Counter(words)
     if any(word not in counts for word in wanted):
         return 0.0
-    return sum(counts[word] for word in wanted) / (len(found) + 10)
+    return sum(counts[word] for word in wanted) / (len(words) + 10)

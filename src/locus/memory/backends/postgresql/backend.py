@@ -2,9 +2,9 @@
 
 psycopg is imported when a backend is made.
 
-Another database that speaks PostgreSQL's language, or another layout of the tables, is a subclass of
-`PostgreSQLFlavour` (in `schema`), which says what to override, and two more lines. There is no such flavour for
-CockroachDB yet; these would be its lines:
+Another database that speaks PostgreSQL's language, or another layout of the tables, takes a subclass of
+`PostgreSQLFlavour`, whose docstring says what to override, and two more lines. Locus has no flavour for CockroachDB. It
+would be added like this:
 
     class CockroachDBBackend(PostgreSQLBackend):
         flavour = CockroachDBFlavour
@@ -39,7 +39,7 @@ class PostgreSQLBackend(ConfiguredBackend):
     """
 
     flavour: ClassVar[type[PostgreSQLFlavour]] = PostgreSQLFlavour
-    """The SQL that the server speaks, and the tables in it."""
+    """The SQL of the server, and the tables in it."""
 
     if TYPE_CHECKING:
         config: PostgreSQLConfig
@@ -88,7 +88,7 @@ class PostgreSQLBackend(ConfiguredBackend):
 
     @property
     def dsn(self) -> SecretStr | None:
-        """The connection string, if one was given: then it counts, and not `host` and the others."""
+        """The connection string, if one was given. It then overrides `host` and the other parts."""
         return self.config.dsn
 
     @classmethod
@@ -108,13 +108,13 @@ class PostgreSQLBackend(ConfiguredBackend):
         run them with psql.
         """
         sql = cls.flavour(table_name, schema_name, partitions)
-        found = checked_format(from_format, sql.newest_format)
+        version = checked_format(from_format, sql.newest_format)
         if not from_unpartitioned:
-            return ddl(sql, found)
+            return ddl(sql, version)
         if not partitions:
             raise ConfigurationError("from_unpartitioned needs to know how many: partitions=16")
-        if found not in (0, sql.newest_format):
-            raise ConfigurationError(f"first bring the tables to the newest format, with ddl(from_format={found})")
+        if version not in (0, sql.newest_format):
+            raise ConfigurationError(f"first bring the tables to the newest format, with ddl(from_format={version})")
         return move(sql)
 
     def __repr__(self) -> str:
@@ -130,7 +130,7 @@ def from_location(location: str = "", **options: Any) -> Checkpointer:
 
 
 def open_location(backend: type[PostgreSQLBackend], location: str = "", /, **options: Any) -> Checkpointer:
-    """A checkpointer on a backend like this one, where the rest of a URL after its scheme says."""
+    """Make a checkpointer on a backend of this class. `location` is a URL without its scheme."""
     from locus.memory.backends.adapters import StorageBackendAdapter
 
     if not location:

@@ -1,4 +1,4 @@
-"""Connections to PostgreSQL through psycopg, and what its errors mean."""
+"""Connections to PostgreSQL through psycopg, and the meaning of its errors."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ DRIVER_ERRORS = (psycopg.Error, OSError)
 RV = TypeVar("RV")
 
 CANCEL_SECONDS = 1.0
-"""How long the server may take to confirm that it has ended a statement. Then its connection is closed."""
+"""The time that the server has to confirm that it has ended a statement. Then its connection is closed."""
 
 _WRITABLE = ("read-write", "primary")
-"""What `target_session_attrs` says if one of several servers is wanted that takes writes."""
+"""The values of `target_session_attrs` that ask for the one server which takes writes."""
 
 # Not READ WRITE: a standby would refuse that by a state that many other refusals have.
 _BEGIN = {
@@ -86,7 +86,7 @@ class Connector:
     command_timeout: float
     prepared_statements: bool
     hosts: Hosts[Mapping[str, str]] | None = field(default=None, repr=False)
-    """The servers that the parameters name, if the one of them is wanted that takes writes."""
+    """The servers that the parameters name, if they ask for the one which takes writes."""
 
     @classmethod
     def from_config(cls, config: PostgreSQLConfig) -> Connector:
@@ -105,7 +105,7 @@ class Connector:
         return cls(parameters, seconds, config.command_timeout, config.prepared_statements, hosts)
 
     def __str__(self) -> str:
-        """For people: the host and the database, no secrets."""
+        """The host and the database, for messages, without secrets."""
         return f"{','.join(map(_place, _hosts(self.parameters)))}/{self.parameters.get('dbname', '')}"
 
     async def connect(self) -> PostgreSQLConnection:
@@ -136,7 +136,7 @@ _PLACE = ("host", "hostaddr", "port")
 
 
 def _hosts(parameters: Mapping[str, Any]) -> list[Mapping[str, str]]:
-    """Where each of the servers is that the parameters name, in libpq's own words."""
+    """The address of each server that the parameters name, in libpq's own words."""
     lists = {name: str(parameters[name]).split(",") for name in _PLACE if parameters.get(name)}
     if not lists.keys() & {"host", "hostaddr"}:
         # What libpq finds elsewhere (a service, PGHOST) is its own affair.
@@ -155,20 +155,20 @@ def _place(host: Mapping[str, str]) -> str:
 
 
 def parsed(dsn: str) -> dict[str, Any]:
-    """The parameters of a connection string. The error does not repeat it: it may hold a password."""
+    """Parse a connection string. The error does not repeat it, because it may hold a password."""
     try:
-        found = conninfo.conninfo_to_dict(dsn)
+        parameters = conninfo.conninfo_to_dict(dsn)
     except psycopg.ProgrammingError:
         _check_names(dsn)
         raise ConfigurationError(
             "dsn is no connection string that libpq understands: write "
             "postgresql://user:password@host:5432/database?sslmode=require, and percent-encode what is special in it"
         ) from None
-    return {name: value for name, value in found.items() if value is not None}
+    return {name: value for name, value in parameters.items() if value is not None}
 
 
 def _check_names(dsn: str) -> None:
-    """Name an option after the question mark that there is none of."""
+    """Raise an error that names an unknown option after the question mark, if there is one."""
     query = dsn.partition("?")[2]
     # A question mark may also stand in a password, and this be the rest of it.
     if not dsn.startswith("postgres") or "@" in query:
@@ -189,7 +189,7 @@ def _check_names(dsn: str) -> None:
 class StatementTimeout:
     """Ends a statement that takes too long: asks the server to cancel it, and hangs up if that does not help.
 
-    Cancelling the task that waits would do the same, but then psycopg waits ten seconds more for a silent server.
+    Cancelling the task that waits would do so as well, but then psycopg waits ten seconds more for a silent server.
     """
 
     def __init__(self, raw: RawConnection, seconds: float) -> None:
@@ -212,7 +212,7 @@ class StatementTimeout:
             line.shutdown(socket.SHUT_RDWR)
 
     def stop(self) -> None:
-        """The statement is over."""
+        """Stop the timer, because the statement is over."""
         self._timer.cancel()
         if self._ending is not None:
             self._ending.cancel()
@@ -224,7 +224,7 @@ def _encoded(statement: str) -> bytes:
 
 
 def _listener(line: int) -> Callable[[], bool]:
-    """A function that tells whether there is something to read."""
+    """Make a function that tells whether there is something to read."""
     if not hasattr(select, "poll"):
         return lambda: bool(select.select([line], [], [], 0)[0])
     waiting = select.poll()
@@ -237,10 +237,10 @@ class NotReplicatedError(psycopg.OperationalError):
 
 
 class ReplicationWaits:
-    """Whether the server has stopped waiting for its synchronous standby.
+    """Notices when the server stops waiting for its synchronous standby.
 
-    It does so when a statement is cancelled while its commit waits: then it says so in a warning, and answers as if all
-    were well. A class of its own, because a connection must not hold itself.
+    The server does so when a statement is cancelled while its commit waits. It says so in a warning, and answers as if
+    all were well. This is a class of its own, because a connection must not refer to itself.
     """
 
     ended = False
@@ -261,7 +261,7 @@ class PostgreSQLConnection(Connection):
         raw.add_notice_handler(self._waits.note)
 
     def let_go(self) -> None:
-        """Leave somebody else's connection as it was."""
+        """Leave a caller's connection as it was."""
         self.raw.remove_notice_handler(self._waits.note)
 
     async def execute(self, statement: str, values: Sequence[Any] = ()) -> list[Row]:
@@ -313,7 +313,7 @@ class PostgreSQLConnection(Connection):
         return not self._can_read()
 
     def close(self) -> None:
-        """Like psycopg's own `close`, which needs no event loop either, but is a coroutine."""
+        """Close the connection at once. psycopg's own `close` needs no event loop either, but is a coroutine."""
         self.raw.pgconn.finish()
 
 
@@ -347,7 +347,7 @@ _REASONS = {
 
 
 def state_of(error: BaseException) -> str:
-    """The SQLSTATE, as far as it is known: "" for a connection that failed or broke."""
+    """The SQLSTATE of an error, as far as it is known: "" for a connection that failed or broke."""
     if not isinstance(error, psycopg.Error):
         return ""
     if error.sqlstate is None and isinstance(error, psycopg.OperationalError):
@@ -356,7 +356,7 @@ def state_of(error: BaseException) -> str:
 
 
 def has_answered(error: BaseException) -> bool:
-    """Whether a server has sent this error, or one of several has."""
+    """Tell whether a server has sent this error, or one of several has."""
     if isinstance(error, NoHostError):
         return any(map(has_answered, error.failures))
     # libpq says this of a server that it has asked.
@@ -378,7 +378,7 @@ def trouble_of(error: BaseException) -> Trouble:
 
 
 def translated(error: BaseException, connector: Connector) -> CheckpointError:
-    """The error for the caller. It repeats the server's text, and never the password."""
+    """Make an error of Locus from an error of the driver. It repeats the server's text, and never the password."""
     state, text = state_of(error), first_line(error)
     password = connector.parameters.get("password")
     if password:

@@ -30,12 +30,18 @@ Name = str | tuple[str, int, str]
 """Names a value of a commit; a value of a run by the field of the commit, its place there, and the column."""
 
 MOST_ROWS = 16
-"""So many runs are written row by row. More are sent as arrays, so that a statement does not grow with them: it may
-have 65,535 parameters, and each key is a text that the server keeps."""
+"""The number of runs that are written row by row.
+
+More are sent as arrays, so that a statement does not grow with them: it may have 65,535 parameters, and each key is a
+text that the server keeps.
+"""
 
 
 class StatementKey(NamedTuple):
-    """What the text of a statement depends on. An id is `ANY`, `None` for none, or "" for one that is named."""
+    """The properties of a commit that the text of its statement depends on.
+
+    An id is `ANY`, `None` for none, or "" for one that is named.
+    """
 
     base: bool
     fresh_id: bool
@@ -110,7 +116,7 @@ def _run_values(sql: PostgreSQLFlavour, run: Run) -> dict[str, Any]:
 
 
 def in_new_thread(sql: PostgreSQLFlavour, commit: Commit) -> Statement | None:
-    """For a thread that is not there yet; None if this commit cannot be the first."""
+    """The statement for a thread that does not exist yet; None if this commit cannot be the first."""
     # Most saves have a base, and need not ask any further.
     if commit.base is not None or not can_be_first(commit):
         return None
@@ -118,15 +124,15 @@ def in_new_thread(sql: PostgreSQLFlavour, commit: Commit) -> Statement | None:
 
 
 def in_thread(sql: PostgreSQLFlavour, commit: Commit) -> Statement:
-    """For a thread that is there."""
+    """The statement for an existing thread."""
     return _for_thread(sql, _statement_key(commit))
 
 
 def confirm(sql: PostgreSQLFlavour, thread_id: str) -> Steps[None]:
-    """Wait until a synchronous standby has all that can be seen of a thread, if the server has one.
+    """Wait until a synchronous standby has everything that can be seen of a thread, if the server has one.
 
-    A save may be seen although nobody was told that it is safe: its answer was lost, or no standby has confirmed it.
-    To lock a row is to write, so this statement ends as a save does.
+    A save may be seen although nobody was told that it is safe: its answer was lost, or no standby has confirmed it. To
+    lock a row is to write, so this statement ends as a save does.
     """
     yield (
         f"SELECT 1 FROM {sql.threads} WHERE thread_id = ? AND {sql.waits_for_standby}{sql.lock}",
@@ -201,7 +207,9 @@ class _Builder:
         return self._statement([seen, moved], parent=self._parent())
 
     def _conditions(self) -> Iterator[str]:
-        """What `commit_rules.decide` would ask; if one of them does not hold, nothing is written.
+        """The conditions by which `commit_rules.decide` would accept the commit.
+
+        If one does not hold, nothing is written.
 
         OFFSET 0 keeps each a look into an index. As a join it might become a scan of the whole table, which is cheap
         while the table is small, and the server would keep that plan.
@@ -280,7 +288,10 @@ class _Builder:
         return Statement(text, tuple(self._names), sql)
 
     def _unless_there(self) -> str:
-        """See `branches_sent_before`. The runs that continue a branch are not there, or nothing would be written."""
+        """The end of an INSERT of runs that may be stored already (see `branches_sent_before`).
+
+        A run that continues a branch is not stored, or else nothing would be written.
+        """
         return "" if self._statement_key.fresh_id else " ON CONFLICT DO NOTHING"
 
     def _insert(self, rows: str) -> str:
@@ -306,7 +317,7 @@ class _Builder:
 
 
 class PostgreSQLThread(SQLThread):
-    """Keeps the full text and `removals` up to date."""
+    """A locked thread in PostgreSQL. It keeps the full text and `removals` up to date."""
 
     sql: PostgreSQLFlavour
 
@@ -356,7 +367,7 @@ class PostgreSQLThreads(SQLThreads):
         writes: Sequence[Write],
         keep_numbered: bool = False,
     ) -> Steps[None]:
-        """All of them in one statement."""
+        """Put the pending writes of a task with one statement."""
         thread = yield from self.open_or_create(thread_id)
         task = TaskWrites(thread_id, namespace, checkpoint_id, task_id, tuple(writes), keep_numbered)
         yield put_statement(self.sql, {thread.key: task})

@@ -1,4 +1,4 @@
-"""The options of `PostgreSQLBackend`, and URLs that name a server."""
+"""The options of `PostgreSQLBackend`, and its URLs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _LIBPQ = {"host", "port", "user", "password", "dsn", "connect_timeout"}
 
 
 class PostgreSQLOptions(SQLServerOptions, total=False):
-    """The options of `PostgreSQLConfig` that do not say where the server is."""
+    """The options of `PostgreSQLConfig` that do not name the server."""
 
     schema_name: str | None
     prepared_statements: bool
@@ -25,7 +25,7 @@ class PostgreSQLOptions(SQLServerOptions, total=False):
 
 
 class PostgreSQLConfig(SQLServerConfig):
-    """Where the server is, and how to use it: the options of `PostgreSQLBackend`. Its text hides the secrets."""
+    """The options of `PostgreSQLBackend`: the server and how to use it. Its text hides the secrets."""
 
     host: str = "localhost"
     port: int = 5432
@@ -39,11 +39,11 @@ class PostgreSQLConfig(SQLServerConfig):
     prepared_statements: bool = True
     """Turn this off for a PgBouncer in transaction mode that does not support them (before 1.21)."""
     partitions: int = 0
-    """How many partitions each table gets when the tables are made; 0: none. Tables that are there stay as they are."""
+    """The number of partitions of each table that is created; 0: none. Existing tables stay as they are."""
 
     @classmethod
     def options_in(cls, url: str) -> dict[str, Any]:
-        """The options in `postgresql://user:password@host:5432/database?sslmode=require&table_name=agents`.
+        """Read the options in `postgresql://user:password@host:5432/database?sslmode=require&table_name=agents`.
 
         Names of this class in the query are options; everything else in the URL is the `dsn`.
         """

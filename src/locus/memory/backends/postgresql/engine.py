@@ -1,4 +1,4 @@
-"""The engine for PostgreSQL: one statement for a save, and one for a load. It needs psycopg."""
+"""The engine for PostgreSQL: one statement for a save, and one for a load. Importing it needs psycopg."""
 
 from __future__ import annotations
 
@@ -64,10 +64,10 @@ class PostgreSQLEngine(SQLServerEngine[PostgreSQLConnection], CommitsTogether):
     driver_errors = DRIVER_ERRORS
     sql: PostgreSQLFlavour
     backend_name = "PostgreSQLBackend"
-    """The public class, whose `ddl` errors name; a subclass has another."""
+    """The public class that errors name because of its `ddl`. A subclass of it sets its own name."""
 
     def __init__(self, config: PostgreSQLConfig, sql: PostgreSQLFlavour, given_pool: Any = None) -> None:
-        """`given_pool` is a psycopg_pool.AsyncConnectionPool of the user's."""
+        """`given_pool` is a caller's psycopg_pool.AsyncConnectionPool, to be used instead of an own pool."""
         pool = config.pool_options()
         super().__init__(
             sql, PostgreSQLThreads(sql), pool, retry_seconds=config.retry_seconds, first_seconds=config.first_seconds
@@ -91,7 +91,7 @@ class PostgreSQLEngine(SQLServerEngine[PostgreSQLConnection], CommitsTogether):
 
     @asynccontextmanager
     async def _from_given_pool(self) -> AsyncIterator[PostgreSQLConnection]:
-        """A connection of the user's pool, which gets it back as it was."""
+        """Borrow a connection of the caller's pool, which gets it back as it was."""
         here = asyncio.get_running_loop()
         self._given_pool_loop = self._given_pool_loop or here
         if self._given_pool_loop is not here:
@@ -123,16 +123,16 @@ class PostgreSQLEngine(SQLServerEngine[PostgreSQLConnection], CommitsTogether):
         await self._insist(self._set_up, repeatable=True)
 
     async def _set_up(self, connection: PostgreSQLConnection) -> None:
-        found = await run_steps_async(self._format(), connection.execute)
-        if found >= self.sql.newest_format:
+        version = await run_steps_async(self._format(), connection.execute)
+        if version >= self.sql.newest_format:
             await self._tell_partitions(connection)
             return
-        if not found and self.reading_only:
+        if not version and self.reading_only:
             raise self.nothing_there()
         if not self.creates_tables or self.reading_only:
             what = f"the tables {self.sql.prefix}* at {self._connector}"
-            call = script(self.backend_name, found, partitions=self.sql.partitions)
-            raise other_tables(what, found, self.sql.newest_format, call, reading=self.reading_only)
+            call = script(self.backend_name, version, partitions=self.sql.partitions)
+            raise other_tables(what, version, self.sql.newest_format, call, reading=self.reading_only)
         try:
             await self._transact(connection, self._migrate, writing=True)
         except psycopg.errors.DuplicateTable as error:
@@ -141,20 +141,20 @@ class PostgreSQLEngine(SQLServerEngine[PostgreSQLConnection], CommitsTogether):
                 "choose another table_name"
             ) from error
         except psycopg.errors.InsufficientPrivilege as error:
-            call = script(self.backend_name, found, partitions=self.sql.partitions)
+            call = script(self.backend_name, version, partitions=self.sql.partitions)
             raise ConfigurationError(
                 f"this user may not create the tables at {self._connector} ({first_line(error)}): let it, or have "
                 f"somebody run what {call} returns, and set auto_create_table=False"
             ) from error
 
     async def _tell_partitions(self, connection: PostgreSQLConnection) -> None:
-        """Whoever asks for partitions is told if the tables have others, which is no error: these are used."""
+        """Log if partitions were asked for and the tables have others. That is no error: they are used as they are."""
         if self.sql.partitions:
             for finding in asked_for(self.sql, await partitions_of(connection, self.sql), self.backend_name):
                 _log.warning("%s: %s", finding.what, finding.advice)
 
     def _format(self) -> Steps[int]:
-        """The version of the tables; 0 if there are none."""
+        """Read the version of the tables; 0 if there are none."""
         ((encoding, has_tables),) = yield self.sql.tables_exist()
         if encoding != "UTF8":
             raise ConfigurationError(
@@ -162,39 +162,39 @@ class PostgreSQLEngine(SQLServerEngine[PostgreSQLConnection], CommitsTogether):
                 "create one with ENCODING 'UTF8'"
             )
         rows = (yield f"SELECT max(version) FROM {self.sql.format}", ()) if has_tables else [(0,)]
-        found = int(rows[0][0] or 0)
-        if found > self.sql.newest_format:
+        version = int(rows[0][0] or 0)
+        if version > self.sql.newest_format:
             # As JSON, because the tables of older formats do not have this column.
             ((least,),) = yield (
                 f"SELECT max((to_jsonb(f) ->> '{oldest(self.reading_only)}')::integer) FROM {self.sql.format} f",
                 (),
             )
-            check_format(found, self.sql.newest_format, least, str(self._connector))
-        return found
+            check_format(version, self.sql.newest_format, least, str(self._connector))
+        return version
 
     def _migrate(self) -> Steps[None]:
         yield self.sql.migration_lock()
         # CREATE SCHEMA IF NOT EXISTS asks for the right to create a schema even if it exists.
         if self.sql.schema is not None and not (yield self.sql.schema_exists()):
             yield f"CREATE SCHEMA {self.sql.schema}", ()
-        found = yield from self._format()
-        if found < self.sql.newest_format:
-            for statement in statements(self.sql, found):
+        version = yield from self._format()
+        if version < self.sql.newest_format:
+            for statement in statements(self.sql, version):
                 yield statement, ()
 
     async def examine(self) -> list[Finding]:
         return await self._insist(lambda connection: findings(connection, self.sql, self.backend_name), repeatable=True)
 
     async def stored_format(self) -> StoredFormat | None:
-        found = await self._read(self._format)
+        version = await self._read(self._format)
         newest = self.sql.newest_format
-        return StoredFormat(found, newest, ddl(self.sql, found) if found < newest else "")
+        return StoredFormat(version, newest, ddl(self.sql, version) if version < newest else "")
 
     async def mend(self, finding: Finding) -> None:
         await self._insist(lambda connection: connection.execute(finding.repair), repeatable=False)
 
     async def _commit(self, connection: PostgreSQLConnection, commit: Commit) -> Outcome:
-        """Save in one statement, if nothing is in the way; otherwise the shared steps find out what it is."""
+        """Save in one statement, if nothing is in the way. Otherwise find out step by step what it is."""
         connection.committing = True
         for statement_for in (postgresql_commit.in_new_thread, postgresql_commit.in_thread):
             statement = statement_for(self.sql, commit)
@@ -213,7 +213,7 @@ class PostgreSQLEngine(SQLServerEngine[PostgreSQLConnection], CommitsTogether):
         return outcome
 
     async def _only_lacks_its_base(self, connection: PostgreSQLConnection, commit: Commit) -> bool:
-        """True if a missing base is the only obstacle. No lock is needed to know that.
+        """Tell whether a missing base is the only obstacle. No lock is needed to know that.
 
         The caller retries with a full save.
         """
@@ -284,10 +284,7 @@ class PostgreSQLEngine(SQLServerEngine[PostgreSQLConnection], CommitsTogether):
         return True
 
     async def _index(self, thread: int, after: int, deadline: Deadline) -> bool:
-        """Bring the full text of a thread up to date, in portions, so that its saves do not wait for long.
-
-        False if the time was up before.
-        """
+        """Index a thread in portions, so that its saves do not wait for long; False if there was not enough time."""
         while not deadline.has_passed:
             portion = await self._read(partial(postgresql_search.next_portion, self.sql, thread, after), at_once=True)
             vectors = await asyncio.to_thread(postgresql_search.vectors_of, self.sql, portion)

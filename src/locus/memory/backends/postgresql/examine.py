@@ -1,4 +1,4 @@
-"""What may be wrong with a PostgreSQL server, and with the indexes of the tables, for `locus doctor`."""
+"""Looks for faults of a PostgreSQL server, and for missing indexes, for `locus doctor`."""
 
 from __future__ import annotations
 
@@ -39,26 +39,26 @@ WHERE r.state IS DISTINCT FROM 'backup' AND NOT EXISTS
 async def findings(
     connection: PostgreSQLConnection, sql: PostgreSQLFlavour, backend: str = "PostgreSQLBackend"
 ) -> list[Finding]:
-    """`backend` is the class whose `ddl` the advice names."""
-    asked = datetime.now(UTC)
+    """Examine a server. `backend` is the class whose `ddl` the advice names."""
+    before = datetime.now(UTC)
     ((now, in_recovery),) = await connection.execute("SELECT clock_timestamp(), pg_is_in_recovery()")
-    found = [*clock(now, asked), *_indexes(sql, await connection.execute(_INDEXES, _tables(sql)))]
-    found += partitioning(sql, await partitions_of(connection, sql), backend)
+    results = [*clock(now, before), *_indexes(sql, await connection.execute(_INDEXES, _tables(sql)))]
+    results += partitioning(sql, await partitions_of(connection, sql), backend)
     rows = await _asked(connection, _SETTINGS)
     settings = {str(name): value for name, value in rows or ()}
     if rows is None:
-        found.append(not_told("how it writes to its disk"))
+        results.append(not_told("how it writes to its disk"))
     else:
-        found += durability(settings)
+        results += durability(settings)
     if in_recovery:
-        return [*found, _STANDBY]
+        return [*results, _STANDBY]
     standbys = await _asked(connection, _STANDBYS)
     states = None if standbys is None else [state for (state,) in standbys]
-    return [*found, *replication(states, settings)]
+    return [*results, *replication(states, settings)]
 
 
 async def _asked(connection: PostgreSQLConnection, query: str, values: Sequence[Any] = ()) -> Sequence[Row] | None:
-    """None if the server does not tell this user, or is one that only speaks the language of PostgreSQL."""
+    """Ask the server; None if it does not tell this user, or lacks what only PostgreSQL has."""
     try:
         return await connection.execute(query, values)
     except (psycopg.errors.InsufficientPrivilege, psycopg.errors.UndefinedTable, psycopg.errors.UndefinedColumn):
@@ -85,21 +85,21 @@ def _indexes(sql: PostgreSQLFlavour, rows: Sequence[Row]) -> list[Finding]:
 
 
 Partitions = Mapping[str, Sequence[int]]
-"""By the names of partitioned tables: the modulus of each of their partitions."""
+"""The modulus of each partition, by the name of the partitioned table."""
 
 
 async def partitions_of(connection: PostgreSQLConnection, sql: PostgreSQLFlavour) -> Partitions:
-    """What the tables have. A server that only speaks the language of PostgreSQL may not tell, and has none then."""
-    found: defaultdict[str, list[int]] = defaultdict(list)
+    """Read the partitions of the tables. A server that is not PostgreSQL may not tell; then there are none."""
+    moduli: defaultdict[str, list[int]] = defaultdict(list)
     for table, bound in await _asked(connection, _PARTITIONS, tuple(map(sql.table, PARTITIONED))) or ():
-        found[table] += map(int, _MODULUS.findall(bound or ""))
-    return found
+        moduli[table] += map(int, _MODULUS.findall(bound or ""))
+    return moduli
 
 
 def partitioning(sql: PostgreSQLFlavour, partitions: Partitions, backend: str) -> list[Finding]:
-    """What is to be said about the partitions of the tables."""
+    """Make findings of the partitions of the tables."""
     lacking = [table for table, moduli in partitions.items() if sum(Fraction(1, modulus) for modulus in moduli) != 1]
-    found = [
+    results = [
         Finding(
             "error",
             f"the table {table} lacks partitions, or has some that are not by hash: saves to some threads fail",
@@ -109,28 +109,28 @@ def partitioning(sql: PostgreSQLFlavour, partitions: Partitions, backend: str) -
     ]
     if partitions:
         counts = sorted({len(moduli) for moduli in partitions.values()})
-        found.append(
+        results.append(
             Finding(
                 "note",
                 f"the tables are partitioned by thread: {' or '.join(map(str, counts))} partitions each",
                 "nothing has to be done; each is vacuumed and analyzed by itself",
             )
         )
-    return [*found, *asked_for(sql, partitions, backend)]
+    return [*results, *asked_for(sql, partitions, backend)]
 
 
 def asked_for(sql: PostgreSQLFlavour, partitions: Partitions, backend: str) -> list[Finding]:
-    """What to say if partitions were asked for, and the tables have others. They are used as they are."""
-    asked, counts = sql.partitions, {len(moduli) for moduli in partitions.values()}
-    if not asked or counts == {asked}:
+    """Make a finding if partitions were asked for, and the tables have others. They are used as they are."""
+    wanted, counts = sql.partitions, {len(moduli) for moduli in partitions.values()}
+    if not wanted or counts == {wanted}:
         return []
     if not counts:
-        call = f"{backend}.ddl(partitions={asked}, from_unpartitioned=True)"
+        call = f"{backend}.ddl(partitions={wanted}, from_unpartitioned=True)"
         advice = f"leave out the option, or have an administrator run what {call} returns"
-        return [Finding("note", f"{asked} partitions were asked for, and the tables are not partitioned", advice)]
+        return [Finding("note", f"{wanted} partitions were asked for, and the tables are not partitioned", advice)]
     has = " or ".join(map(str, sorted(counts)))
     advice = "the number is chosen when the tables are made. To change it, `locus copy` to tables with another name"
-    return [Finding("note", f"{asked} partitions were asked for, and the tables have {has}", advice)]
+    return [Finding("note", f"{wanted} partitions were asked for, and the tables have {has}", advice)]
 
 
 _STANDBY = Finding(
@@ -147,7 +147,7 @@ _LOSSES = {
 
 
 def durability(settings: Mapping[str, Any]) -> list[Finding]:
-    """What a crash may lose, by the settings of the server and of this user."""
+    """Make findings of losses that a crash may cause, by the settings of the server and of this user."""
     return [
         Finding("warning", loss, f"set {name} = on, unless everything in this database can be made anew")
         for name, loss in _LOSSES.items()
@@ -156,9 +156,9 @@ def durability(settings: Mapping[str, Any]) -> list[Finding]:
 
 
 def replication(states: Sequence[str | None] | None, settings: Mapping[str, Any] | None = None) -> list[Finding]:
-    """What a failover may lose; `states` has the `sync_state` of each standby, None if it is not told.
+    """Make findings of losses that a failover may cause, by the settings of the server and of this user.
 
-    The settings are those of the server and of this user.
+    `states` has the `sync_state` of each standby; None if it is not told.
     """
     settings = settings or {}
     waits = bool(settings.get("synchronous_standby_names"))

@@ -1,12 +1,12 @@
-"""Reading from PostgreSQL, where it can do better than the steps that all SQL backends share.
+"""Reads that PostgreSQL does better than the steps in `sql.read`.
 
 A checkpoint comes with its runs, or with those that a part or a reader needs, in one statement, so that all of it is as
-of one instant. The manifest says which runs: `extents` takes it apart, and `spans` has the oldest run that an extent
-shows something of. Where there are many more runs than the extent has items, later ones hide most of them, and only
-the others are read. An index has where runs begin, so that is known without their items.
+of one instant. The manifest names the runs: `extents` takes it apart, and `spans` has the oldest run of which an extent
+shows something. If there are many more runs than the extent has items, later ones hide most of them, and only the
+others are read. An index has where runs begin, so that is known without their items.
 
 The driver spends time on every column of every row. So runs and checkpoint share seven columns, and the last one holds
-whatever else a checkpoint has.
+all other columns of a checkpoint.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any
 from locus.memory.backends.postgresql.schema import PostgreSQLFlavour
 from locus.memory.backends.sql import read as sql_read
 from locus.memory.backends.sql.flavour import Steps
-from locus.memory.backends.sql.read import FEW, held_by, new_extents, stored_of, which_one, with_metadata
+from locus.memory.backends.sql.read import FEW, chosen, held_by, new_extents, stored_of, with_metadata
 from locus.memory.backends.sql.schema import RUN_INFO, CheckpointRow, of
 from locus.memory.model.codec import TAG, decode, encode
 from locus.memory.model.manifest import check_named, wanted
@@ -115,7 +115,7 @@ SELECT {of("r", RUN_INFO)}, r.items::text, r.items_before, NULL FROM spans e, LA
 
 
 def read(sql: PostgreSQLFlavour, thread_id: str, namespace: str, checkpoint_id: str | None) -> Steps[Stored | None]:
-    """A checkpoint with its runs."""
+    """Read a checkpoint with its runs."""
     stored, _ = yield from _read(sql, thread_id, namespace, checkpoint_id, _WHOLE, ())
     return stored if stored is None else _checked(stored, wanted(stored.manifest))
 
@@ -123,27 +123,27 @@ def read(sql: PostgreSQLFlavour, thread_id: str, namespace: str, checkpoint_id: 
 def read_part(
     sql: PostgreSQLFlavour, thread_id: str, namespace: str, checkpoint_id: str | None, part: Part
 ) -> Steps[Stored | None]:
-    """A checkpoint with the runs that hold a part of it. The statement says of extents what `needed` says."""
+    """Read a checkpoint with the runs that hold a part of it. The statement chooses extents as `parts.needed` does."""
     if isinstance(part, Ends):
         return (yield from sql_read.read(sql, thread_id, namespace, checkpoint_id, part, at_once=False))
     if isinstance(part, Window):
-        asked: tuple[Any, ...] = (_paths(sql, part.paths), -part.last, part.last, None)
+        values: tuple[Any, ...] = (_paths(sql, part.paths), -part.last, part.last, None)
     else:
         above = [part.path[:length] for length in range(1, len(part.path) + 1)]
-        asked = (_paths(sql, [part.path]), part.start, part.count, _paths(sql, above))
-    stored, _ = yield from _read(sql, thread_id, namespace, checkpoint_id, _PART, asked)
+        values = (_paths(sql, [part.path]), part.start, part.count, _paths(sql, above))
+    stored, _ = yield from _read(sql, thread_id, namespace, checkpoint_id, _PART, values)
     return stored if stored is None else _checked(stored, needed(stored.manifest, part))
 
 
 def _paths(sql: PostgreSQLFlavour, paths: Iterable[Path]) -> str:
-    """As they stand in a manifest."""
+    """Write paths as a manifest has them."""
     return sql.manifest_json(encode([list(path) for path in paths]))
 
 
 def read_since(
     sql: PostgreSQLFlavour, thread_id: str, namespace: str, checkpoint_id: str | None, held: Base
 ) -> Steps[Stored | None]:
-    """A checkpoint with the runs that the checkpoint `held` does not have."""
+    """Read a checkpoint with the runs that a reader of the checkpoint `held` lacks."""
     place = tuple(map(sql.text, (namespace, held.checkpoint_id, held.rev)))
     stored, manifest = yield from _read(sql, thread_id, namespace, checkpoint_id, _SINCE, place)
     if stored is None or manifest is None:
@@ -165,10 +165,10 @@ def _read(
     extents: str,
     more: Sequence[Any],
 ) -> Steps[tuple[Stored | None, str | None]]:
-    """A checkpoint with the runs of these extents, and the manifest of the one that a reader holds."""
-    which, values = which_one(sql, thread_id, namespace, checkpoint_id)
+    """Read a checkpoint with the runs of these extents, and the manifest of the checkpoint that a reader has."""
+    which, values = chosen(sql, thread_id, namespace, checkpoint_id)
     rows = yield _statement(sql, which, extents), (*values, *more)
-    found: Stored | None = None
+    stored: Stored | None = None
     manifest: str | None = None
     runs: dict[str, list[Run]] = {}
     for branch, number, start, length, items, before, about in rows:
@@ -179,12 +179,12 @@ def _read(
             continue
         name, parent_id, rev, created_at, metadata, stored_manifest, manifest = decode(about)
         place = (sql.text(thread_id), sql.text(namespace), name, parent_id, number, rev, _time(created_at))
-        found = stored_of(sql, CheckpointRow(*place, metadata, items, stored_manifest, start), runs)
-    return found, manifest
+        stored = stored_of(sql, CheckpointRow(*place, metadata, items, stored_manifest, start), runs)
+    return stored, manifest
 
 
 def _time(text: object) -> datetime | None:
-    """A time out of JSON; None if it is none."""
+    """Read a time out of JSON; None if it is none."""
     try:
         return datetime.fromisoformat(text) if isinstance(text, str) else None
     except ValueError:
@@ -192,7 +192,11 @@ def _time(text: object) -> datetime | None:
 
 
 def find(sql: PostgreSQLFlavour, key: str, value: str, limit: int, prefix: str = "") -> Steps[list[Entry]]:
-    """Find candidates by containment, which has an index. It takes 1 for 1.0, and a part for the whole: check each."""
+    """Find checkpoints by metadata, newest first.
+
+    Candidates are found by containment, which has an index. It takes 1 for 1.0, and a part for the whole, so each
+    candidate is checked.
+    """
     # Metadata with NUL in a key, or with one key that looks like a tag, is kept as a list of pairs.
     forms = [f'{{"$locus:dict":[{sql.json(f"[{encode(key)},{value}]")}]}}']
     if "\0" not in key:

@@ -1,4 +1,4 @@
-"""The tables in PostgreSQL, how they are migrated, and the SQL that PostgreSQL speaks.
+"""The tables in PostgreSQL, their migrations, and the SQL of PostgreSQL.
 
     locus_threads      one row a thread: its id, its counter of sequence numbers, when it expires
     locus_checkpoints  one row a checkpoint: who, when, metadata (jsonb), head and manifest (json)
@@ -11,12 +11,12 @@
 With `partitions`, all tables that have the thread in their key are partitioned by its hash (`partitioned/tables.sql`).
 No statement depends on that: only the server needs to know how many partitions there are.
 
-`removals` in a thread's row counts deletions. Together with `last_seq` it tells a save, which is one statement,
-whether anything happened to the thread between its reading and its writing. All text that is compared has the
-collation "C", so that ids differ if their bytes do. Columns of fixed width come first, so that no row is padded. Heads
-are json, not jsonb, which takes a fifth more room for such small objects, and has to be taken apart and put together.
+`removals` in a thread's row counts deletions. Together with `last_seq` it tells a save, which is one statement, whether
+anything happened to the thread between its reading and its writing. All text that is compared has the collation "C", so
+that ids differ if their bytes do. Columns of fixed width come first, so that no row is padded. Heads are json, not
+jsonb, which takes a fifth more room for such small objects, and has to be taken apart and put together.
 
-The statements are in `migrations/*.sql`, with `${schema}` and `${prefix}` in the place of what the user chooses.
+The statements are in `migrations/*.sql`, with `${schema}` and `${prefix}` in the place of the user's names.
 """
 
 from __future__ import annotations
@@ -40,16 +40,19 @@ JSONB = Dialect(exact=False, nul=False, negative_zero=False, float_exponents=Fal
 MIGRATIONS = read_migrations(_PACKAGE)
 FORMAT = len(MIGRATIONS)
 PARTITIONED = ("checkpoints", "runs", "writes", "search", "indexed")
-"""The tables that can be partitioned: those that have the thread in their key."""
+"""The tables that can be partitioned, because they have the thread in their key."""
 MOST_PARTITIONS = 128
-"""A statement locks every partition that its plan names, and the server has room for a limited number of locks."""
+"""The largest number of partitions.
+
+A statement locks every partition that its plan names, and the server has room for a limited number of locks.
+"""
 
 _INDEX = re.compile(r'CREATE (?:UNIQUE )?INDEX "(\w+)"')
 _PARTITIONED_TABLE = re.compile(r"CREATE TABLE (\S+) \(.*\) PARTITION BY HASH \(\w+\)", re.DOTALL)
 
 
 def numbered(statement: str) -> str:
-    """The statement with `$1`, `$2`, … for its question marks, except for those in literals."""
+    """Write `$1`, `$2`, … in the place of a statement's question marks, except for those in literals."""
     numbers = count(1)
     return re.sub(r"'[^']*'|\?", lambda found: found[0] if found[0] != "?" else f"${next(numbers)}", statement)
 
@@ -95,7 +98,7 @@ class PostgreSQLFlavour(PackingFlavour):
         return quoted if self.schema is None else f"{self.schema}.{quoted}"
 
     def index(self, name: str) -> str:
-        """An index is in the schema of its table, whatever its name says."""
+        """The name of an index, without a schema: an index is in the schema of its table."""
         return f'"{self.prefix}{name}"'
 
     def patience(self, time: str) -> str:
@@ -120,29 +123,31 @@ class PostgreSQLFlavour(PackingFlavour):
 
     @property
     def scripts(self) -> tuple[str, ...]:
-        """The migrations, in the layout that was asked for."""
+        """The migrations that make and migrate the tables, with partitions if those were asked for."""
         return (self.partitioned_tables, *self.migrations[1:]) if self.partitions else self.migrations
 
     def migration(self, script: str) -> tuple[str, ...]:
-        """The statements of a migration, with the names of these tables, and the partitions of those that have some."""
+        """The statements of a migration, with the names of these tables, and those that make partitions."""
         schema = "" if self.schema is None else f"{self.schema}."
         made = statements_in(script, schema=schema, prefix=self.prefix)
         return tuple(each for statement in made for each in (statement, *self._partitions_of(statement)))
 
     def _partitions_of(self, statement: str) -> list[str]:
-        """The statements that make the partitions of the table that a statement makes, if it has some."""
-        found = _PARTITIONED_TABLE.fullmatch(statement)
-        if found is None:
+        """The statements that make the partitions of the table that a statement makes, if it is partitioned."""
+        match = _PARTITIONED_TABLE.fullmatch(statement)
+        if match is None:
             return []
-        name = found[1].removesuffix('"')
+        name = match[1].removesuffix('"')
         return [
-            f'CREATE TABLE {name}_{number}" PARTITION OF {found[1]}'
+            f'CREATE TABLE {name}_{number}" PARTITION OF {match[1]}'
             f" FOR VALUES WITH (MODULUS {self.partitions}, REMAINDER {number})"
             for number in range(self.partitions)
         ]
 
     def is_of_thread(self, alias: str) -> str:
-        """The thread's key as a single value, which tells the server the partition, too, if there are some.
+        """A condition: the thread of a row has the id `?`.
+
+        The key is a single value, which tells the server the partition.
 
         A join would hide that an index has the checkpoints in order: the server would read and sort all of the
         thread's, for the newest ten or one.
@@ -150,17 +155,18 @@ class PostgreSQLFlavour(PackingFlavour):
         return f"{alias}.thread = (SELECT id FROM {self.threads} WHERE thread_id = ?)"
 
     def in_order(self, column: str) -> str:
-        """An expression of its own, so that no plan uses the index of sequence numbers to look for an id.
+        """The expression for a namespace in the index of sequence numbers, which differs from that in the index of ids.
 
-        Such a plan reads the whole history of the thread, and seems cheap as long as there are no statistics.
+        Otherwise a plan might use the index of sequence numbers to look for an id. Such a plan reads the whole history
+        of the thread, and seems cheap as long as there are no statistics.
         """
         return f"({column} || '')"
 
     def is_passed(self) -> str:
-        """By the newest one, which an index has.
+        """A condition: the namespace of the checkpoint `c` has newer ones. The newest one is in an index.
 
-        Whether there is any newer one seems to be known soon, in whatever order one looks, if the statistics know few
-        threads. Mostly there is none, and then the server has looked at every checkpoint of every thread.
+        A condition that there is any newer one looks as if it were soon decided, in whatever order, if the statistics
+        know few threads. Mostly there is none, and then the server has looked at every checkpoint of every thread.
         """
         newest = (
             f"SELECT n.seq FROM {self.checkpoints} n"
@@ -176,12 +182,15 @@ class PostgreSQLFlavour(PackingFlavour):
         return f"jsonb_path_exists({column}::jsonb, '$.** ? (@ == $leaf)', ?::jsonb)"
 
     def leaf(self, value: str) -> str:
-        """A value that is tagged is found by the text in the tag."""
+        """Prepare a value for `holds`. A value that is tagged is found by the text in the tag."""
         native = json.loads(self.json(value))
         return json.dumps({"leaf": next(iter(native.values())) if isinstance(native, dict) else native})
 
     def put_write(self) -> str:
-        """The thread is locked, so nobody can interfere; a unique index would be too wide for long ids."""
+        """A statement that replaces a pending write. The thread is locked, so nobody can interfere.
+
+        A unique index, for ON CONFLICT, would be too wide for long ids.
+        """
         return (
             f"WITH gone AS (DELETE FROM {self.writes} WHERE thread = $1 AND namespace = $2 AND checkpoint_id = $3"
             f" AND task_id = $4 AND idx = $5) INSERT INTO {self.writes} ({WRITE_COLUMNS}, packed)"
@@ -205,24 +214,24 @@ class PostgreSQLFlavour(PackingFlavour):
         return value
 
 
-def statements(sql: PostgreSQLFlavour, found: int = 0) -> list[str]:
-    """What migrates tables of format `found` (0: none) to the newest one, inside one transaction."""
+def statements(sql: PostgreSQLFlavour, version: int = 0) -> list[str]:
+    """The statements that bring tables of a format (0: none) to the newest one, inside one transaction."""
     steps: list[str] = []
-    if not found:
+    if not version:
         steps += [f"CREATE TABLE {sql.format} (version integer NOT NULL)", f"INSERT INTO {sql.format} VALUES (0)"]
-    for script in sql.scripts[found:]:
+    for script in sql.scripts[version:]:
         steps += sql.migration(script)
     return [*steps, f"UPDATE {sql.format} SET version = {sql.newest_format}"]
 
 
-def ddl(sql: PostgreSQLFlavour, found: int = 0) -> str:
-    """The same as a script for a database administrator."""
-    schema = [f"CREATE SCHEMA IF NOT EXISTS {sql.schema}"] if sql.schema and not found else []
-    return "".join(f"{statement};\n" for statement in ["BEGIN", *schema, *statements(sql, found), "COMMIT"])
+def ddl(sql: PostgreSQLFlavour, version: int = 0) -> str:
+    """A script for a database administrator that brings tables of a format (0: none) to the newest one."""
+    schema = [f"CREATE SCHEMA IF NOT EXISTS {sql.schema}"] if sql.schema and not version else []
+    return "".join(f"{statement};\n" for statement in ["BEGIN", *schema, *statements(sql, version), "COMMIT"])
 
 
 def move(sql: PostgreSQLFlavour) -> str:
-    """A script for a database administrator: moves the rows of tables that are not partitioned into such that are.
+    """A script for a database administrator that moves the rows of tables into partitioned tables.
 
     The new tables are made in a schema of their own, under their final names. In the end they change places with the
     old ones.
@@ -246,7 +255,7 @@ def move(sql: PostgreSQLFlavour) -> str:
         rows=_script(f"INSERT INTO {made.table(name)} SELECT * FROM {sql.table(name)}" for name in PARTITIONED),
         indexes=_script(indexes),
         moved=", ".join(f"'{sql.table(name)}'::regclass" for name in PARTITIONED),
-        made_indexes=", ".join(f"'{found[1]}'" for each in indexes if (found := _INDEX.match(each))),
+        made_indexes=", ".join(f"'{match[1]}'" for each in indexes if (match := _INDEX.match(each))),
         locked=", ".join(map(sql.table, ("search", "indexed", "checkpoints", "runs", "writes"))),
         analyzed=", ".join(map(sql.table, PARTITIONED)),
     )
@@ -257,7 +266,7 @@ def _script(statements: Iterable[str]) -> str:
 
 
 def checked_partitions(number: object) -> int:
-    """How many partitions each table gets, as a user gave it."""
+    """Check the number of partitions that a user gave."""
     if not isinstance(number, int) or isinstance(number, bool) or not 0 <= number <= MOST_PARTITIONS:
         raise ConfigurationError(
             f"partitions is a number from 0 (the tables are not partitioned) to {MOST_PARTITIONS}, got {number!r:.40}"

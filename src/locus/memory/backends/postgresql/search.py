@@ -1,9 +1,9 @@
 """Full-text search in PostgreSQL.
 
 A save does not pay for search: the next search indexes, in portions, what was saved since the last one. The sequence
-numbers of one thread are given out in the order of commits, because each save holds the thread's lock. So one number
-a thread says how far its index has got. (There is no such number for all threads together: what got the lower one may
-be committed later.)
+numbers of one thread are given out in the order of commits, because each save holds the thread's lock. So one number a
+thread says how far its index has got. (There is no such number for all threads together: of two checkpoints, the one
+with the lower number may be committed later.)
 
 `locus.memory.model.ids.words` says what a word is, for all backends alike; PostgreSQL gets its vectors ready-made. It
 refuses a vector of more than a megabyte. Such a row has no vector, and every search reads the row itself.
@@ -28,11 +28,11 @@ MOST_BYTES = 900_000
 MOST_POSITION, MOST_POSITIONS = 16_383, 255
 LONGEST_WORD = 255
 MOST_TERMS = 32
-"""A query of more words is looked up by its longest ones, and what is found is checked for all of them."""
+"""The number of words that a query may have. Of more words the longest are looked up, and hits are checked for all."""
 
 
 class Portion(NamedTuple):
-    """What to index of one thread: its rows up to a sequence number."""
+    """The rows of one thread to index next, up to a sequence number."""
 
     thread: int
     after: int
@@ -41,7 +41,7 @@ class Portion(NamedTuple):
 
 
 def lexeme(word: str) -> str:
-    """A word as it is in the index: in quotes, and short. No word holds a quote or a backslash."""
+    """A word as the index has it: in quotes, and short. No word holds a quote or a backslash."""
     short = word if len(word.encode()) <= LONGEST_WORD else f"#{digest(word)}"
     return f"'{short}'"
 
@@ -50,16 +50,16 @@ def vector(text: str) -> str | None:
     """The `tsvector` of a JSON text, or None if it would be too large."""
     places: defaultdict[str, list[str]] = defaultdict(list)
     for position, word in enumerate(words(searchable(text)), 1):
-        found = places[word]
-        if len(found) < MOST_POSITIONS:
-            found.append(str(min(position, MOST_POSITION)))
-    made = " ".join(f"{lexeme(word)}:{','.join(dict.fromkeys(found))}" for word, found in places.items())
-    size = sum(len(word.encode()) + 8 + 2 * len(found) for word, found in places.items())
+        positions = places[word]
+        if len(positions) < MOST_POSITIONS:
+            positions.append(str(min(position, MOST_POSITION)))
+    made = " ".join(f"{lexeme(word)}:{','.join(dict.fromkeys(positions))}" for word, positions in places.items())
+    size = sum(len(word.encode()) + 8 + 2 * len(positions) for word, positions in places.items())
     return made if size < MOST_BYTES else None
 
 
 def behind(sql: PostgreSQLFlavour, prefix: str) -> Steps[list[Row]]:
-    """Threads with this prefix and something to index: key, and how far the index has got."""
+    """List the threads of a prefix that have something to index: their keys, and how far the index has got."""
     here, bounds = within(sql, prefix)
     return (
         yield (
@@ -71,7 +71,7 @@ def behind(sql: PostgreSQLFlavour, prefix: str) -> Steps[list[Row]]:
 
 
 def next_portion(sql: PostgreSQLFlavour, thread: int, after: int) -> Steps[Portion]:
-    """What to index of a thread next; a portion ends between two sequence numbers."""
+    """Choose the rows of a thread to index next; a portion ends between two sequence numbers."""
     ((last,),) = yield (
         "SELECT max(seq) FROM ("
         f"SELECT seq FROM {sql.checkpoints} WHERE thread = ? AND seq > ?"
@@ -91,7 +91,7 @@ def next_portion(sql: PostgreSQLFlavour, thread: int, after: int) -> Steps[Porti
 
 
 def add(sql: PostgreSQLFlavour, portion: Portion, vectors: Sequence[str | None]) -> Steps[int | None]:
-    """Write a portion, unless somebody else has. Return how far the index has got, None if the thread is gone.
+    """Index a portion, unless somebody else has. Return how far the index has got, None if the thread is gone.
 
     The thread is locked meanwhile, so that nothing is indexed that is being deleted.
     """
@@ -123,7 +123,7 @@ def vectors_of(sql: PostgreSQLFlavour, portion: Portion) -> list[str | None]:
 
 
 def search(sql: PostgreSQLFlavour, terms: Sequence[str], limit: int, prefix: str) -> Steps[list[Hit]]:
-    """Checkpoints with a row that has all terms, best first. The rank of a row depends on nothing but the row."""
+    """Find checkpoints with a row that has all terms, best first. The rank of a row depends on nothing but the row."""
     chosen = sorted(set(terms), key=len, reverse=True)[:MOST_TERMS]
     query = " & ".join(map(lexeme, chosen))
     hits = yield from _large_hits(sql, terms, prefix)
@@ -139,14 +139,14 @@ def search(sql: PostgreSQLFlavour, terms: Sequence[str], limit: int, prefix: str
         for *row, points in rows:
             hits += yield from row_hits(sql, row, float(points), terms)
         # Several rows may belong to one checkpoint, so a full page may not be enough.
-        found = best_hits(hits, limit)
-        if len(found) >= limit or len(rows) < size:
-            return found
+        best = best_hits(hits, limit)
+        if len(best) >= limit or len(rows) < size:
+            return best
         skip += len(rows)
 
 
 def _in_threads(sql: PostgreSQLFlavour, prefix: str) -> tuple[str, list[Any]]:
-    """What follows a condition on rows `s`, and its values: they are of threads whose ids start with the prefix."""
+    """A condition on rows `s`, after AND, and its values: the id of their thread starts with the prefix."""
     if not prefix:
         return "", []
     here, bounds = within(sql, prefix)
@@ -154,7 +154,7 @@ def _in_threads(sql: PostgreSQLFlavour, prefix: str) -> tuple[str, list[Any]]:
 
 
 def _large_hits(sql: PostgreSQLFlavour, terms: Sequence[str], prefix: str) -> Steps[list[Hit]]:
-    """Hits in the rows that have no vector."""
+    """Find hits in the rows that have no vector."""
     here, bounds = _in_threads(sql, prefix)
     rows = yield f"SELECT s.thread, s.seq, s.branch, s.number FROM {sql.search} s WHERE s.words IS NULL{here}", bounds
     hits: list[Hit] = []

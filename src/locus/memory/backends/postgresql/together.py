@@ -35,12 +35,12 @@ from locus.memory.model.commit_rules import continued_runs
 from locus.memory.model.records import ANY, Commit, Outcome, Run, TaskWrites, Verdict, Write
 
 PATIENCE = "50ms"
-"""How long a group waits for those who are creating a thread that one of its members creates, too."""
+"""The time that a group waits for those who are creating a thread that one of its members creates, too."""
 
 Columns = Mapping[str, str]
 """The names of columns, and their types."""
 Cell = str | None
-"""A value as the server reads it in an array."""
+"""A value in the notation of arrays, as the server reads it."""
 
 _MEMBER: Columns = {
     "thread_id": "text",
@@ -62,7 +62,7 @@ _MEMBER: Columns = {
     "parent_id": "text",
     "found_id": "text",
 }
-"""A commit. `free_id` must not be there, and `found_id` has to be; each is NULL where nobody need look."""
+"""A commit. `free_id` must not exist, and `found_id` has to; each is NULL where that need not be looked up."""
 
 _RUN: Columns = {
     "member": "integer",
@@ -74,7 +74,7 @@ _RUN: Columns = {
     "items_before": "text",
     "continues": "boolean",
 }
-"""A run of a member. `continues`: it is the first that the member adds to a branch that is there."""
+"""A run of a member. `continues`: it is the first that the member adds to an existing branch."""
 
 _TASK: Columns = {
     "thread": "bigint",
@@ -84,7 +84,7 @@ _TASK: Columns = {
     "keeps_numbered": "boolean",
 }
 _OF_TASK = tuple(_TASK)[:4]
-"""What names a task."""
+"""The columns that name a task."""
 _WRITE: Columns = {
     "task": "integer",
     "idx": "integer",
@@ -96,20 +96,20 @@ _WRITE: Columns = {
 
 
 class GroupStatementKey(NamedTuple):
-    """What the text of a statement depends on."""
+    """The properties of a group that the text of its statement depends on."""
 
     creates: bool
-    """Whether members may create their threads."""
+    """True if members may create their threads."""
     unless_there: bool
-    """Whether there may be runs already that members bring; see `commit.branches_sent_before`."""
+    """True if runs that members bring may be stored already; see `commit.branches_sent_before`."""
 
 
 def steps(
     sql: PostgreSQLFlavour, group: Sequence[Commit | TaskWrites], *, creating: bool
 ) -> Steps[list[Outcome | None]]:
-    """Write what can be written now. It has to be one transaction if there are pending writes in the group.
+    """Write the members that can be written now. It has to be one transaction if there are pending writes in the group.
 
-    `creating`: threads that are not there are created, which may fail because it takes too long.
+    `creating`: threads that do not exist are created, which may fail because it takes too long.
     """
     answers: list[Outcome | None] = [None] * len(group)
     writes = {at: member for at, member in enumerate(group) if isinstance(member, TaskWrites)}
@@ -189,7 +189,7 @@ def _run_row(sql: PostgreSQLFlavour, member: int, run: Run, continues: bool) -> 
 
 @lru_cache(maxsize=64)
 def _statement(sql: PostgreSQLFlavour, key: GroupStatementKey) -> str:
-    """Returns the number, the sequence number and the parent of each member that was written."""
+    """The statement that returns the number, the sequence number and the parent of each member that was written."""
     after_arrays = len(_MEMBER) + len(_RUN) + 1
     at_now, patience = f"${after_arrays}::timestamptz", f"${after_arrays + 1}::text"
 
@@ -266,7 +266,7 @@ def _statement(sql: PostgreSQLFlavour, key: GroupStatementKey) -> str:
 
 
 def _put_writes(sql: PostgreSQLFlavour, group: Mapping[int, TaskWrites]) -> Steps[list[int]]:
-    """Put pending writes where their threads are there, and nobody else holds them. Returns which were put."""
+    """Put pending writes into threads that exist and that nobody else holds. Return which were put."""
     wanted = _array([sql.text(member.thread_id) for member in group.values()])
     rows = yield (
         "SELECT m.number, t.id FROM unnest($1::text[]) WITH ORDINALITY AS m (thread_id, number),"
@@ -282,7 +282,7 @@ def _put_writes(sql: PostgreSQLFlavour, group: Mapping[int, TaskWrites]) -> Step
 
 
 def put_statement(sql: PostgreSQLFlavour, tasks: Mapping[int, TaskWrites]) -> tuple[str, Sequence[Any]]:
-    """Puts pending writes into threads that are locked, by their keys."""
+    """The statement that puts pending writes into locked threads, by their keys."""
     task_rows: list[tuple[Cell, ...]] = []
     write_rows: list[tuple[Cell, ...]] = []
     for number, (key, task) in enumerate(tasks.items(), 1):
@@ -345,12 +345,12 @@ def _rows(alias: str, columns: Columns, first: int) -> str:
 
 
 def _arrays(columns: Columns, rows: Sequence[tuple[Cell, ...]]) -> list[str]:
-    """The columns of rows, as the server reads arrays."""
+    """Write the columns of rows as arrays that the server reads."""
     return [_array(cells) for cells in zip(*rows, strict=True)] if rows else ["{}"] * len(columns)
 
 
 def _array(cells: Sequence[Cell]) -> str:
-    """An array as the server reads it. The driver would write a list cell by cell, and take several times as long."""
+    """Write an array as the server reads it. The driver would write it cell by cell, and take several times as long."""
     texts = [cell for cell in cells if cell is not None]
     if not texts:
         return "{" + ",".join(["NULL"] * len(cells)) + "}"

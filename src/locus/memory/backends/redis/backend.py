@@ -1,6 +1,6 @@
 """The public class for Redis and Valkey, and the factories of its URL schemes.
 
-`schema` shows the keys, and `commit` says what a save is.
+`schema` shows the keys, and `commit` describes a save.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class RedisBackend(StorageBackend):
 
     @property
     def url(self) -> str:
-        """Where the server is, without credentials."""
+        """The URL of the server, without credentials."""
         return self.config.shown
 
     @property
@@ -93,7 +93,7 @@ class RedisBackend(StorageBackend):
 
     @property
     def location(self) -> RedisConfig:
-        """The same as `config`."""
+        """An alias of `config`."""
         return self.config
 
     def __repr__(self) -> str:
@@ -126,17 +126,17 @@ def from_redis_sentinel(location: str = "", **options: Any) -> Checkpointer:
 
 
 def from_rediss_sentinel(location: str = "", **options: Any) -> Checkpointer:
-    """`"rediss+sentinel://…"`: the same over TLS, to the sentinels and to the servers."""
+    """`"rediss+sentinel://…"`: the primary that sentinels name, over TLS to the sentinels and to the servers."""
     return _from_url("rediss+sentinel", location, options)
 
 
 def from_valkey_sentinel(location: str = "", **options: Any) -> Checkpointer:
-    """`"valkey+sentinel://…"`: the same as `redis+sentinel`."""
+    """`"valkey+sentinel://…"`: the Valkey primary that sentinels name."""
     return _from_url("valkey+sentinel", location, options)
 
 
 def from_valkeys_sentinel(location: str = "", **options: Any) -> Checkpointer:
-    """`"valkeys+sentinel://…"`: the same as `rediss+sentinel`."""
+    """`"valkeys+sentinel://…"`: the Valkey primary that sentinels name, over TLS to sentinels and servers."""
     return _from_url("valkeys+sentinel", location, options)
 
 

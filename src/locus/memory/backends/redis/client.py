@@ -69,12 +69,12 @@ T = TypeVar("T")
 DRIVER_ERRORS = (RedisError, RedisClusterException, OSError)
 _TRANSIENT = (RedisConnectionError, RedisTimeoutError, RedisClusterException, OSError)
 _PERMANENT = (AuthenticationError, AuthorizationError)
-"""These are connection errors to the driver, but trying again does not help."""
+"""Texts of errors that are connection errors to the driver, but that trying again does not help."""
 _BETWEEN_ATTEMPTS = Backoff(0.02, 20.0, factor=4.0, random_part=0.0)
 
 
 class _LoopClient(NamedTuple):
-    """The client of one event loop, and how many requests may be under way at once."""
+    """The client of one event loop, with the number of requests that may be under way at once."""
 
     client: Any
     limit: asyncio.Semaphore
@@ -84,8 +84,8 @@ class RedisClients:
     """Runs scripts and commands, and repeats them after a lost connection: each of them may be sent twice.
 
     A `shared` client is the caller's: it serves every loop, and stays open. No more than `at_once` requests are under
-    way in a loop, and none waits for its answer longer than `timeout`. What callers are told to be stored is on
-    `replicas` before, if there are any.
+    way in a loop, and none waits for its answer longer than `timeout`. If there are `replicas`, a change is
+    acknowledged only when they have it.
     """
 
     def __init__(
@@ -111,14 +111,14 @@ class RedisClients:
         self._by_loop = PerLoop(open_client, close, until_loop_ends=shared is None)
 
     async def run(self, script: Script, keys: Sequence[bytes | str], *arguments: Any) -> Any:
-        """What a script answers."""
+        """Run a script, and return its answer."""
         answer, _ = await self.run_reporting_repeats(script, keys, *arguments)
         return answer
 
     async def run_reporting_repeats(
         self, script: Script, keys: Sequence[bytes | str], *arguments: Any
     ) -> tuple[Any, bool]:
-        """What a script answers, and whether it may have run before, with its answer lost."""
+        """Run a script. Return its answer, and whether it may have run before, with its answer lost."""
         attempt = 0
         replicas = self.replicas if script.acknowledged else None
         if replicas is not None and script is not MARK:
@@ -160,17 +160,17 @@ class RedisClients:
             self.needed_first = None
 
     async def command(self, *words: Any) -> Any:
-        """What a command answers. Only for those that may be sent twice."""
+        """Send a command, and return its answer. Only for commands that may be sent twice."""
         return await self._retried(lambda client: client.execute_command(*words))
 
     async def run_all(self, calls: Sequence[Call]) -> list[Any]:
-        """What each of many scripts answers, in one round trip; in a cluster, several at a time."""
+        """Run many scripts in one round trip, and return their answers; in a cluster, several at a time."""
         if self.is_cluster:
             return await self._run_several(calls)
         return await self._retried(lambda client: _pipelined(client, calls)) if calls else []
 
     async def _run_several(self, calls: Sequence[Call]) -> list[Any]:
-        """Each by itself. None is under way any more when one fails: the handle may be closed then."""
+        """Run each call by itself. If one fails, none is under way any more: the handle may be closed then."""
         work = (self.run(call.script, call.keys, *call.arguments) for call in calls)
         answers = await asyncio.gather(*work, return_exceptions=True)
         failed = next((answer for answer in answers if isinstance(answer, BaseException)), None)
@@ -179,9 +179,9 @@ class RedisClients:
         return answers
 
     async def run_each(self, calls: Sequence[Call]) -> list[Any]:
-        """What each of many scripts answers, or the error of the one that failed: sent once, in one round trip.
+        """Run many scripts once, in one round trip, and return the answer of each, or its error.
 
-        In a cluster, it is one for each node.
+        In a cluster, there is one round trip for each node.
         """
         if not calls:
             return []
@@ -199,11 +199,11 @@ class RedisClients:
 
     @property
     def by_sentinels(self) -> bool:
-        """Whether sentinels name the server."""
+        """True if sentinels name the server."""
         return sentinel_pool(self._by_loop.current().client) is not None
 
     async def evicts(self) -> str | None:
-        """The `maxmemory-policy`, if the server removes keys when it is full. None if not, or if it does not say.
+        """The `maxmemory-policy` of a server that removes keys when it is full; None if it does not, or does not say.
 
         INFO tells it where CONFIG is forbidden, as managed servers do. In a cluster, one node speaks for all.
         """
@@ -211,11 +211,11 @@ class RedisClients:
             answer = await self.command("INFO", "memory")
         except (NoPermissionError, ResponseError):
             return None
-        found = answer if isinstance(answer, dict) else {}
-        if found and all(isinstance(node, dict) for node in found.values()):
-            found = next(iter(found.values()))
-        policy = found.get("maxmemory_policy")
-        return policy if found.get("maxmemory") and isinstance(policy, str) and policy != "noeviction" else None
+        memory = answer if isinstance(answer, dict) else {}
+        if memory and all(isinstance(node, dict) for node in memory.values()):
+            memory = next(iter(memory.values()))
+        policy = memory.get("maxmemory_policy")
+        return policy if memory.get("maxmemory") and isinstance(policy, str) and policy != "noeviction" else None
 
     async def close(self) -> None:
         """Close the clients of all loops; never raises."""
@@ -250,9 +250,9 @@ class RedisClients:
 
 
 def _is_no_primary(error: ResponseError, *, writing: bool) -> bool:
-    """Whether a server may not be the primary any more: it is a replica now, or has lost its replicas.
+    """Tell whether a server may not be the primary any more: it is a replica now, or has lost its replicas.
 
-    One that was opened to read from is a replica for good, and what reads clean up by the way is not `writing`.
+    A server that was opened for reading is a replica for good, and reads that clean up by the way are not `writing`.
     """
     if isinstance(error, MasterDownError):
         return True
@@ -270,7 +270,10 @@ async def _know_cluster(client: Any) -> None:
 
 
 async def _connect_anew(client: Any) -> None:
-    """The next request asks the sentinels again, or looks up the host's name again: another may be the primary now."""
+    """Drop idle connections, so that the next request asks the sentinels, or looks up the host's name, again.
+
+    Another server may be the primary now.
+    """
     pool = getattr(client, "connection_pool", None)
     if pool is not None:
         with suppress(*DRIVER_ERRORS):
@@ -285,7 +288,7 @@ async def _close(opened: _LoopClient) -> None:
 
 
 async def _leave_open(_shared: _LoopClient) -> None:
-    """It is the caller's."""
+    """Does nothing: a caller's client stays open."""
 
 
 async def _pipelined(client: Any, calls: Sequence[Call]) -> list[Any]:
@@ -297,7 +300,7 @@ async def _pipelined(client: Any, calls: Sequence[Call]) -> list[Any]:
 
 
 async def _answers(client: Any, calls: Sequence[Call]) -> list[Any]:
-    """Answers and errors, each in the place of its call."""
+    """Gather answers and errors, each in the place of its call."""
     answers = await _send_all(client, calls, "EVALSHA")
     unknown = [at for at, answer in enumerate(answers) if isinstance(answer, NoScriptError)]
     if unknown:
@@ -316,7 +319,7 @@ async def _send_all(client: Any, calls: Sequence[Call], verb: str) -> list[Any]:
 
 
 def new_client(config: RedisConfig) -> Redis | RedisCluster:
-    """A driver client for this config. It connects on first use."""
+    """Make a client of the driver for this config. It connects on first use."""
     settings: dict[str, Any] = {
         "username": config.username,
         "password": config.password,
@@ -390,7 +393,7 @@ def _new_sentinel_client(config: RedisConfig, settings: dict[str, Any]) -> Redis
 
 
 def check_client(client: Any) -> None:
-    """Refuse what cannot serve as a client."""
+    """Refuse an object that cannot serve as a client."""
     if not isinstance(client, Redis | RedisCluster):
         raise ConfigurationError(
             f"client must be a redis.asyncio.Redis or redis.asyncio.RedisCluster, got {type(client).__name__}"
@@ -400,7 +403,7 @@ def check_client(client: Any) -> None:
 
 
 def identity_of(config: RedisConfig, client: Any) -> str:
-    """Names the store, the same for all that share it."""
+    """A name of the store, equal for all clients that share it."""
     if client is None:
         where = replace(config, sentinels=tuple(sorted(config.sentinels))).shown.partition("://")[2]
     else:
@@ -443,22 +446,22 @@ _ADVICE_BY_CODE = {
 
 
 def translated(error: BaseException) -> CheckpointError:
-    """The Locus error for an error of the driver, whose texts hold no secrets."""
-    said = str(error) or type(error).__name__
-    advice = _ADVICE_BY_CODE.get(said.partition(" ")[0])
-    advice = advice or next((text for kind, text in _ADVICE_BY_CLASS if isinstance(error, kind)), None)
+    """Make an error of Locus from an error of the driver, whose texts hold no secrets."""
+    text = str(error) or type(error).__name__
+    advice = _ADVICE_BY_CODE.get(text.partition(" ")[0])
+    advice = advice or next((hint for kind, hint in _ADVICE_BY_CLASS if isinstance(error, kind)), None)
     if isinstance(error, TooFewReplicasError | DemotedError):
-        return BackendUnavailableError(said)
-    if "unknown command" in said.lower() and "WAITAOF" in said:
+        return BackendUnavailableError(text)
+    if "unknown command" in text.lower() and "WAITAOF" in text:
         return BackendUnavailableError(
             "this server has no WAITAOF: Redis 7.2 and Valkey have it, for others leave out wait_aof"
         )
-    if "unknown command" in said.lower() and "FT." in said:
+    if "unknown command" in text.lower() and "FT." in text:
         return CapabilityError("this Redis server has no Search module: Redis 8 and Redis Stack have it")
     if advice is not None:
-        return BackendUnavailableError(f"{advice} ({said})")
-    if said.startswith("WRONGTYPE") or "user_script:" in said:
-        return CorruptCheckpointError(f"the keys of Locus in Redis do not hold what was written there: {said}")
-    if "exceeds" in said and "bulk" in said:
-        return SerializationError(f"a value is larger than Redis can hold (proto-max-bulk-len): {said}")
-    return BackendUnavailableError(f"Redis cannot be used now: {said}")
+        return BackendUnavailableError(f"{advice} ({text})")
+    if text.startswith("WRONGTYPE") or "user_script:" in text:
+        return CorruptCheckpointError(f"the keys of Locus in Redis do not hold what was written there: {text}")
+    if "exceeds" in text and "bulk" in text:
+        return SerializationError(f"a value is larger than Redis can hold (proto-max-bulk-len): {text}")
+    return BackendUnavailableError(f"Redis cannot be used now: {text}")

@@ -1,4 +1,4 @@
-"""How to reach a Redis store: a URL and options, checked. No secret is ever shown."""
+"""The options of a Redis store, from a URL and keywords, checked. No secret is ever shown."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ _SERVICE = re.compile(r"[A-Za-z0-9._-]{1,200}")
 
 _BUCKETS = 16
 _CLUSTER_BUCKETS = 256
-"""A cluster moves whole buckets between its nodes, so it needs more of them."""
+"""The number of buckets in a cluster, which moves whole buckets between its nodes, and so needs more of them."""
 MAX_BUCKETS = 16_384
 
 
 @dataclass(frozen=True)
 class RedisConfig:
-    """How to reach a store in Redis. Its `repr` shows no password."""
+    """The options of a store in Redis. Its `repr` shows no password."""
 
     host: str
     port: int
@@ -55,9 +55,9 @@ class RedisConfig:
     buckets: int
     cache_mb: float = CACHE_MB
     sentinels: tuple[tuple[str, int], ...] = ()
-    """Host and port of each, instead of those of the server."""
+    """The host and port of each sentinel, in the place of the server's."""
     service: str = ""
-    """What the sentinels call the primary and its replicas."""
+    """The name under which the sentinels know the primary and its replicas."""
     sentinel_username: str | None = field(default=None, repr=False)
     sentinel_password: str | None = field(default=None, repr=False)
     wait_replicas: int = 0
@@ -76,7 +76,7 @@ class RedisConfig:
         buckets: int | None,
         **options: Any,
     ) -> RedisConfig:
-        """The config for a URL and options. An option in the URL takes precedence."""
+        """Make a config from a URL and options. An option in the URL takes precedence."""
         parts = _parts(url)
         given = {"prefix": prefix, "ttl_seconds": ttl_seconds, "buckets": buckets, **options}
         given |= parts.options(_URL_OPTIONS, _UNKNOWN)
@@ -137,20 +137,20 @@ _SENTINEL_URL = 'the URL of sentinels is "redis+sentinel://one:26379,two:26379,t
 
 
 def _sentinels(parts: StoreURL) -> tuple[tuple[tuple[str, int], ...], str, str]:
-    """The sentinels in a URL, what they call the primary, and the rest of the path."""
+    """Read the sentinels in a URL, the name of their service, and the rest of the path."""
     if not parts.scheme.endswith(_BY_SENTINELS):
         return (), "", "" if parts.scheme == "unix" else parts.path
     service, _, rest = parts.path.removeprefix("/").partition("/")
     # Not shown: after a slash in a password, the path begins with the rest of the password.
     if not _SERVICE.fullmatch(service):
         raise ConfigurationError(f"{_SENTINEL_URL}; the name has letters, digits, dots, hyphens and underscores")
-    found: list[tuple[str, int]] = []
+    addresses: list[tuple[str, int]] = []
     for address in parts.hosts.split(","):
-        one = StoreURL(f"redis://{address}", _SENTINEL_URL)
-        if not one.host:
+        sentinel = StoreURL(f"redis://{address}", _SENTINEL_URL)
+        if not sentinel.host:
             raise ConfigurationError(_SENTINEL_URL)
-        found.append((one.host, one.port or _SENTINEL_PORT))
-    return tuple(found), service, rest
+        addresses.append((sentinel.host, sentinel.port or _SENTINEL_PORT))
+    return tuple(addresses), service, rest
 
 
 def _database(path: str) -> int:
@@ -210,7 +210,7 @@ def _checked(config: RedisConfig) -> RedisConfig:
 
 
 def _with_wait_checked(config: RedisConfig) -> RedisConfig:
-    """Unless it is said, replicas have half of the time that a request has."""
+    """Set the time that replicas have to half of a request's, unless it was given."""
     _check_number(config.wait_replicas, "wait_replicas", 0, 1_000)
     if not isinstance(config.wait_aof, bool):
         raise ConfigurationError(f"wait_aof is true or false, got {config.wait_aof!r:.40}")

@@ -1,8 +1,8 @@
-"""The engine: threads in Redis or Valkey, each step one call of one script.
+"""The engine for Redis and Valkey: each step is one call of one script.
 
 A save is one round trip, whatever the length of the thread (see `commit`), and so are many saves that go together, each
-in a script of its own. A removal takes two: it is planned from an
-outline of the thread (see `remove`), and a script carries it out if the thread is still at that version.
+in a script of its own. A removal takes two: it is planned from an outline of the thread (see `remove`), and a script
+carries it out if the thread is still at that version.
 """
 
 from __future__ import annotations
@@ -86,10 +86,10 @@ from locus.memory.model.trimming import MOST_ROWS
 _log = logging.getLogger(__name__)
 
 _ATTEMPTS = 100
-"""How often a removal is planned again because the thread changed meanwhile."""
+"""The number of times that a removal is planned because the thread has changed meanwhile."""
 
 _AT_ONCE = 64
-"""How many threads are asked in one round trip."""
+"""The number of threads that are asked in one round trip."""
 
 
 class RedisEngine(
@@ -129,7 +129,7 @@ class RedisEngine(
         return self._identity
 
     def offers(self, capability: type) -> bool:
-        """Whether the server can search is not known before the first use."""
+        """Tell whether the store has a capability. Whether the server can search is known after the first use."""
         return isinstance(self, capability) and (capability is not Searches or self._search is True)
 
     async def setup(self) -> None:
@@ -195,7 +195,10 @@ class RedisEngine(
         raise _overtaken(commit.thread_id)
 
     async def commit_together(self, group: Sequence[Commit | TaskWrites]) -> list[Outcome | None]:
-        """Send all in one round trip; in a cluster, in one for each node. Those that replace a checkpoint go alone."""
+        """Send all members in one round trip; in a cluster, in one for each node.
+
+        Members that replace a checkpoint go alone.
+        """
         # Redis can tell of each step whether it was done before, so one that failed may be answered with None, too:
         # sent alone, it raises its error.
         calls = [self._call(member) for member in group]
@@ -288,7 +291,7 @@ class RedisEngine(
         raise _overtaken(thread_id)
 
     async def confirm(self, thread_id: str | None = None) -> None:
-        """WAIT answers for one stream of changes. A server has one for all threads, and a cluster one for each node."""
+        """Wait for replicas. WAIT answers for one stream of changes; each node of a cluster has its own."""
         if thread_id is not None:
             await self._clients.confirm(self._keys(thread_id)[0])
         elif self._clients.is_cluster:
@@ -299,7 +302,7 @@ class RedisEngine(
             await self._clients.confirm(self._layout.format_key)
 
     async def trim(self, thread_id: str, seqs: Mapping[int, str]) -> int:
-        """In portions: while a script runs, the server does nothing else."""
+        """Remove checkpoints in portions: while a script runs, the server does nothing else."""
         removed, maybe = 0, set[int]()
         for _ in range(_ATTEMPTS if len(seqs) > MOST_ROWS else 0):
             outline = await self._outline(thread_id)
@@ -358,12 +361,15 @@ class RedisEngine(
         return sorted(found, key=lambda write: (write.task_path, write.task_id, write.idx))
 
     async def outlived(
-        self, kept: Retention, after: str = "", prefix: str = "", limit: int = PAGE
+        self, retention: Retention, after: str = "", prefix: str = "", limit: int = PAGE
     ) -> AsyncGenerator[OutlivedPage]:
-        """What a vacuum removes. Of threads that never had a checkpoint nothing is known but by their names."""
+        """List what a vacuum would remove, from threads that are in the index.
+
+        It lacks those that have only pending writes.
+        """
         while thread_ids := await self._index().threads(Pattern(within=prefix, after=after), limit):
             after = thread_ids[-1]
-            found: list[Outlived] = []
+            outlived: list[Outlived] = []
             damaged: list[CorruptCheckpointError] = []
             for start in range(0, len(thread_ids), _AT_ONCE):
                 some = thread_ids[start : start + _AT_ONCE]
@@ -372,11 +378,11 @@ class RedisEngine(
                 for thread_id, rows, places in zip(some, histories, orphans, strict=True):
                     try:
                         _check_complete(thread_id, rows)
-                        waiting = orphaned(to_orphans(thread_id, places), kept.orphans_before)
-                        found.append(outlived_in(thread_id, to_entries(thread_id, rows), kept, waiting))
+                        waiting = orphaned(to_orphans(thread_id, places), retention.orphans_before)
+                        outlived.append(outlived_in(thread_id, to_entries(thread_id, rows), retention, waiting))
                     except CorruptCheckpointError as error:
                         damaged.append(error)
-            yield OutlivedPage(after, len(thread_ids), [one for one in found if one], damaged)
+            yield OutlivedPage(after, len(thread_ids), list(filter(None, outlived)), damaged)
 
     async def measure(self, thread_id: str) -> Measured | None:
         answer = await self._run(scripts.MEASURE, thread_id)
@@ -393,7 +399,7 @@ class RedisEngine(
         return removed
 
     async def expire(self, now: datetime) -> int:
-        """Redis removes expired threads by itself. This removes what is left of them in the index."""
+        """Remove expired threads from the index. Redis removes their keys by itself."""
         await self._index().sweep()
         return 0
 
@@ -462,7 +468,7 @@ def _overtaken(thread_id: str) -> ConflictError:
 
 
 def _replicas(config: RedisConfig) -> Replicas | None:
-    """What a write waits for; None if it waits for nobody."""
+    """The replicas that a write waits for; None if it waits for none."""
     if not config.wait_replicas and not config.wait_aof:
         return None
     assert config.wait_timeout is not None, "a config that was checked has one"
@@ -470,7 +476,7 @@ def _replicas(config: RedisConfig) -> Replicas | None:
 
 
 def open_engine(config: RedisConfig, client: Any = None) -> RedisEngine:
-    """The engine for a config, or for the database that the caller's client is connected to."""
+    """Make the engine for a config, or for the database that the caller's client is connected to."""
     if client is not None:
         check_client(client)
     return RedisEngine(

@@ -1,4 +1,4 @@
-"""What may be wrong with a Redis server or cluster, for `locus doctor`.
+"""Looks for faults of a Redis server or cluster, for `locus doctor`.
 
 INFO tells most of it, also where CONFIG is forbidden, as managed servers do.
 """
@@ -17,34 +17,34 @@ from locus.memory.model.records import Finding
 
 
 async def findings(clients: RedisClients) -> list[Finding]:
-    found = await _clock(clients)
+    results = await _clock(clients)
     waits, flushed = (clients.replicas.count, clients.replicas.aof) if clients.replicas else (0, False)
     sentinels = clients.by_sentinels
     about = [await _asked(clients, "INFO", section) for section in ("memory", "persistence", "replication")]
     for memory, persistence, replication in zip(*about, strict=False):
-        found += [*eviction(memory), *standing(replication, waits, sentinels=sentinels)]
+        results += [*eviction(memory), *standing(replication, waits, sentinels=sentinels)]
         if sentinels and not waits and replication.get("connected_slaves"):
-            found += alone(await _setting(clients, "min-replicas-to-write"))
+            results += alone(await _setting(clients, "min-replicas-to-write"))
         asks = persistence.get("aof_enabled") and not flushed
-        found += log_file(persistence, await _setting(clients, "appendfsync") if asks else "always")
+        results += log_file(persistence, await _setting(clients, "appendfsync") if asks else "always")
     if not all(about):
-        found.append(not_told("how it is set up"))
-    return list(dict.fromkeys(found))  # the nodes of a cluster mostly have the same
+        results.append(not_told("how it is set up"))
+    return list(dict.fromkeys(results))  # the nodes of a cluster mostly have the same
 
 
 async def _clock(clients: RedisClients) -> list[Finding]:
-    asked = datetime.now(UTC)
+    before = datetime.now(UTC)
     try:
         answer = await clients.command("TIME")
     except (NoPermissionError, ResponseError):
         return []
-    told = answer.values() if isinstance(answer, dict) else [answer]
-    times = [datetime.fromtimestamp(int(seconds) + int(micros) / 1e6, UTC) for seconds, micros in told]
-    return [finding for theirs in times for finding in clock(theirs, asked)]
+    answers = answer.values() if isinstance(answer, dict) else [answer]
+    times = [datetime.fromtimestamp(int(seconds) + int(micros) / 1e6, UTC) for seconds, micros in answers]
+    return [finding for theirs in times for finding in clock(theirs, before)]
 
 
 async def _asked(clients: RedisClients, *words: str) -> list[dict[str, Any]]:
-    """What each node answers; nothing if this user may not ask."""
+    """Ask each node, and return the answers; none if this user may not ask."""
     try:
         answer = await clients.command(*words)
     except (NoPermissionError, ResponseError):
@@ -56,7 +56,7 @@ async def _asked(clients: RedisClients, *words: str) -> list[dict[str, Any]]:
 
 
 async def _setting(clients: RedisClients, name: str) -> str | None:
-    """A setting of a node; None if it does not say. One speaks for all."""
+    """A setting of a node, which speaks for all; None if it does not say."""
     answers = await _asked(clients, "CONFIG GET", name)
     return next((node.get(name) for node in answers), None)
 
@@ -80,7 +80,7 @@ _AOF = "set appendonly yes and appendfsync always, if no save may be lost"
 
 
 def log_file(persistence: Mapping[str, Any], fsync: str | None) -> list[Finding]:
-    """What a crash may lose; `fsync` is when the log of commands is written to the disk."""
+    """Make findings of losses that a crash may cause. `fsync` is when the log of commands is written to the disk."""
     if not persistence:
         return []
     if persistence.get("aof_last_write_status", "ok") != "ok":
@@ -98,17 +98,18 @@ def log_file(persistence: Mapping[str, Any], fsync: str | None) -> list[Finding]
 
 
 def standing(replication: Mapping[str, Any], waits: int = 0, *, sentinels: bool = False) -> list[Finding]:
-    """Whether the server is a replica, and what a failover to one of its own may lose.
+    """Make findings of a server that is a replica, and of losses that a failover to a replica may cause.
 
-    `waits` is how many replicas a save waits for. A single server is not told to have any, unless `sentinels` watch it.
+    `waits` is the number of replicas that a save waits for. A single server is not told to have any, unless `sentinels`
+    watch it.
     """
     if replication.get("role") == "slave":
         return [Finding("error", "this Redis server is a replica: nothing can be saved", "connect to the primary")]
-    there = int(replication.get("connected_slaves") or 0)
-    if there < waits:
-        what = f"no save is acknowledged: wait_replicas is {waits}, and the primary has {there} replicas connected"
+    connected = int(replication.get("connected_slaves") or 0)
+    if connected < waits:
+        what = f"no save is acknowledged: wait_replicas is {waits}, and the primary has {connected} replicas connected"
         return [Finding("error", what, "bring the missing replicas back, or lower wait_replicas")]
-    if not there:
+    if not connected:
         what = "the primary has no replicas: if it fails, the sentinels have none that could take its place"
         return [Finding("warning", what, "start a replica, or see why it is not connected")] if sentinels else []
     if not waits:
@@ -116,19 +117,19 @@ def standing(replication: Mapping[str, Any], waits: int = 0, *, sentinels: bool 
             Finding(
                 "warning",
                 "Redis answers a save before its replicas have it: a failover may lose the saves of the last moments",
-                f"open the store with wait_replicas={there}; min-replicas-to-write and min-replicas-max-lag bound what "
-                "others may lose",
+                f"open the store with wait_replicas={connected}; min-replicas-to-write and min-replicas-max-lag bound "
+                "what others may lose",
             )
         ]
-    if waits < there:
-        what = f"a save waits for {waits} of {there} replicas: a failover to another one may lose it"
+    if waits < connected:
+        what = f"a save waits for {waits} of {connected} replicas: a failover to another one may lose it"
         advice = "set wait_replicas to their number, or replica-priority to 0 on those that must not take over"
         return [Finding("note", what, advice)]
     return []
 
 
 def alone(min_replicas: str | None) -> list[Finding]:
-    """What a primary does that was cut off from its replicas and the sentinels."""
+    """Make findings of a primary that goes on taking writes when it is cut off from its replicas and the sentinels."""
     if min_replicas is None:
         return [not_told("whether it takes saves without its replicas (min-replicas-to-write)")]
     if int(min_replicas):

@@ -1,4 +1,4 @@
-"""A load: the arguments of the scripts that read a checkpoint, or a part of it, and what their answers mean.
+"""A load: the arguments of the scripts that read a checkpoint, or a part of it, and the meaning of their answers.
 
 READ, READ_PART and READ_SINCE find the runs inside Redis, so that a load is one round trip. They give the same answer,
 which `lua/shared/runs.lua` describes.
@@ -20,17 +20,17 @@ Runs = dict[str, list[Run]]
 
 
 def which_arguments(namespace: str, checkpoint_id: str | None) -> list[Any]:
-    """How READ, READ_PART and READ_SINCE are told which checkpoint is meant."""
+    """The arguments of READ, READ_PART and READ_SINCE that name the checkpoint."""
     return [namespace, b"" if checkpoint_id is None else index_field(namespace, checkpoint_id)]
 
 
 def held_arguments(namespace: str, held: Base) -> list[Any]:
-    """What READ_SINCE needs beside that."""
+    """The further arguments of READ_SINCE: the checkpoint that a reader has."""
     return [index_field(namespace, held.checkpoint_id), held.rev]
 
 
 def part_arguments(part: Part) -> list[Any]:
-    """What READ_PART needs beside that."""
+    """The further arguments of READ_PART: the part."""
     if isinstance(part, Ends):
         return ["ends", part.last]
     if isinstance(part, Window):
@@ -47,11 +47,11 @@ def _steps(path: Path) -> bytes:
 def to_stored(
     thread_id: str, answer: Sequence[Any], part: Part | None = None, held: Base | None = None
 ) -> Stored | None:
-    """The checkpoint in an answer: whole, a part of it, or what it has beyond a held one."""
+    """Make the checkpoint of an answer: whole, a part of it, or what it has beyond a held one."""
     if not answer:
         return None
     seq, entry, payload, passed, known, packets, long_texts = answer
-    found = to_entry(thread_id, seq, entry)
+    checkpoint = to_entry(thread_id, seq, entry)
     try:
         if payload is None:
             raise ValueError("its payload is missing")
@@ -61,8 +61,10 @@ def to_stored(
         if is_checked:
             check_named(extents if known is None else _not_held(extents, to_extents(known)), runs)
     except ValueError:
-        raise CorruptCheckpointError(f"checkpoint {found.seq} of {shown_thread(thread_id)} cannot be read") from None
-    return Stored(found, head, manifest, runs, bool(int(passed)), None if known is None else held)
+        raise CorruptCheckpointError(
+            f"checkpoint {checkpoint.seq} of {shown_thread(thread_id)} cannot be read"
+        ) from None
+    return Stored(checkpoint, head, manifest, runs, bool(int(passed)), None if known is None else held)
 
 
 def _unpacked(packets: Iterable[bytes], long_texts: Iterable[bytes]) -> Runs:
@@ -80,7 +82,7 @@ def _unpacked(packets: Iterable[bytes], long_texts: Iterable[bytes]) -> Runs:
 
 
 def _not_held(extents: Iterable[Extent], held: Iterable[Extent]) -> list[Extent]:
-    """The extents whose runs were not all left out, because a reader has them who has the held ones."""
+    """The extents of which some run was sent: the reader has not all runs of them."""
     versions: dict[tuple[str, int], list[Extent]] = {}
     for extent in held:
         versions.setdefault((extent.branch, extent.run), []).append(extent)

@@ -28,13 +28,13 @@ from locus.memory.model.records import Entry, NewestThreads
 _LARGEST_PAGE = 1_000
 _HISTORIES_AT_ONCE = 32
 _REMOVED = 9_999_999_999_999_999
-"""What `threads_within` says for the time of a checkpoint that was removed."""
+"""The time of a removed checkpoint in an answer of `threads_within`."""
 _FILTERED_PAGE = 200
-"""How many threads of each bucket a script looks through for a prefix."""
+"""The number of threads of each bucket that a script looks through for a prefix."""
 
 
 class _IndexRow(NamedTuple):
-    """Something in the index of a bucket, with the time it is ordered by."""
+    """A row in the index of a bucket, with the time it is ordered by."""
 
     at: int
     name: bytes
@@ -57,29 +57,29 @@ class IndexReader:
         self._may_clean = clean
 
     async def threads(self, pattern: Pattern, limit: int) -> list[str]:
-        """Ids of threads in the order of code points, which is that of their bytes."""
+        """List ids of threads in the order of code points, which is that of their bytes."""
         start, end = _range(pattern.prefix)
         if pattern.end is not None:
             end = b"(" + pattern.end.encode()
         if pattern.from_after:
             start = b"(" + pattern.after.encode()
         starts = dict.fromkeys(range(self._layout.buckets), start)
-        found: list[bytes] = []
+        names: list[bytes] = []
         page = self._page_size(limit)
         while limit:
             # Buckets that have more, unless it sorts after everything that is asked for.
-            last = nsmallest(limit, found)[-1] if len(found) >= limit else None
+            last = nsmallest(limit, names)[-1] if len(names) >= limit else None
             waiting = {bucket: start for bucket, start in starts.items() if last is None or start[1:] < last}
             if not waiting:
                 break
-            found += [
+            names += [
                 name for name in await self._next_page(starts, waiting, end, page) if pattern.matches(name.decode())
             ]
             page = min(page * 2, _LARGEST_PAGE)
-        return [name.decode() for name in sorted(found)[:limit]]
+        return [name.decode() for name in sorted(names)[:limit]]
 
     async def recent(self, limit: int, prefix: str = "") -> list[Entry]:
-        """The newest entries, by the time of their commit, of all threads whose ids start with a prefix."""
+        """List the newest entries, by the time of their commit, of all threads whose ids start with a prefix."""
         if not limit:
             return []
         best: list[tuple[int, Entry]] = []
@@ -98,7 +98,7 @@ class IndexReader:
         return [entry for _, entry in best]
 
     async def _threads_by_time(self, limit: int, prefix: str) -> AsyncGenerator[tuple[int, str]]:
-        """The times of last commits and the ids of threads, newest first."""
+        """List the times of last commits with the ids of threads, newest first."""
         if prefix and await self._has_few(prefix):
             for thread in await self._within(prefix):
                 yield thread
@@ -109,13 +109,13 @@ class IndexReader:
                     yield row.at, row.name.decode()
 
     async def newest_threads(self, limit: int, before: str | None, prefix: str) -> NewestThreads:
-        """Threads by the time of their last commit, each with its newest checkpoint.
+        """List threads by the time of their last commit, each with its newest checkpoint.
 
-        Without a prefix, or among very many, one whose newest checkpoint was removed stays where that was. The index
+        Without a prefix, or among very many, a thread whose newest checkpoint was removed keeps its place. The index
         has each thread once, so none can be in the way of others, but there may be many that have expired.
         """
         start = None if before is None else numbers_in(before, 2)
-        found: list[tuple[Entry, str]] = []
+        newest: list[tuple[Entry, str]] = []
         batch: list[tuple[str, str]] = []
         looked_at = 0
         if not limit:
@@ -126,23 +126,23 @@ class IndexReader:
                 if name is not None:
                     batch.append((cursor, name))
                 is_last = looked_at == LOOKED_AT
-                if is_last or len(batch) >= min(limit + 1 - len(found), _HISTORIES_AT_ONCE):
-                    found += await self._newest_of(batch)
+                if is_last or len(batch) >= min(limit + 1 - len(newest), _HISTORIES_AT_ONCE):
+                    newest += await self._newest_of(batch)
                     batch = []
-                if len(found) > limit:
-                    return NewestThreads([entry for entry, _ in found[:limit]], found[limit - 1][1])
+                if len(newest) > limit:
+                    return NewestThreads([entry for entry, _ in newest[:limit]], newest[limit - 1][1])
                 if is_last:
-                    return NewestThreads([entry for entry, _ in found], cursor)
-        found += await self._newest_of(batch)
-        more = found[limit - 1][1] if len(found) > limit else None
-        return NewestThreads([entry for entry, _ in found[:limit]], more)
+                    return NewestThreads([entry for entry, _ in newest], cursor)
+        newest += await self._newest_of(batch)
+        more = newest[limit - 1][1] if len(newest) > limit else None
+        return NewestThreads([entry for entry, _ in newest[:limit]], more)
 
     async def _by_commit(
         self, limit: int, start: Sequence[int] | None, prefix: str
     ) -> AsyncGenerator[tuple[str, str | None]]:
-        """Cursors and ids of threads by the time of their last commit, from a cursor on.
+        """Yield cursors and ids of threads by the time of their last commit, from a cursor on.
 
-        There may be cursors without an id: so far there was no other thread with the prefix.
+        There may be cursors without an id: no further thread with the prefix was found up to there.
         """
         if prefix and await self._has_few(prefix):
             times = {name: at for at, name in await self._within(prefix)}
@@ -164,8 +164,10 @@ class IndexReader:
                     yield cursor_of(row.at, bucket), name if row.entry is None else None
 
     def _rows_by_commit(self, limit: int, since: int | None, prefix: str) -> AsyncGenerator[_IndexRow]:
-        """Threads by the time of their last commit, from a time on. With a prefix, rows that have an entry are of other
-        threads, and only say how far this went."""
+        """Yield threads by the time of their last commit, from a time on.
+
+        With a prefix, rows that have an entry are of other threads, and only say how far this went.
+        """
 
         def call(bucket: int, cursor: bytes, page: int) -> Call:
             start = cursor or ("+inf" if since is None else since)
@@ -183,45 +185,45 @@ class IndexReader:
         return bool(sum(await self._clients.run_all(calls)) <= LOOKED_AT)
 
     async def _newest_of(self, threads: Sequence[tuple[str, str]]) -> list[tuple[Entry, str]]:
-        """The newest checkpoints of threads with cursors, without threads that are gone."""
+        """Read the newest checkpoints of threads with cursors, without threads that are gone."""
         found = await self._histories([name for _, name in threads], 1)
         entries = {entry.thread_id: entry for _, entry in found}
         return [(entries[name], cursor) for cursor, name in threads if name in entries]
 
     async def threads_newest_first(self, prefix: str) -> list[str]:
-        """The ids of threads that start with a prefix, by the time of their last commits."""
+        """List the ids of threads that start with a prefix, by the time of their last commits."""
         return [name for _, name in await self._within(prefix)]
 
     async def _within(self, prefix: str) -> list[tuple[int, str]]:
         start, end = _range(prefix)
         starts = dict.fromkeys(range(self._layout.buckets), start)
-        found: list[tuple[int, str]] = []
+        threads: list[tuple[int, str]] = []
         while starts:
             calls = [
                 self._call(scripts.THREADS_WITHIN, bucket, start, end, _LARGEST_PAGE)
                 for bucket, start in starts.items()
             ]
             for bucket, (names, times) in zip(list(starts), await self._clients.run_all(calls), strict=True):
-                found += [(int(time), name.decode()) for name, time in zip(names, times, strict=True) if time]
+                threads += [(int(time), name.decode()) for name, time in zip(names, times, strict=True) if time]
                 if len(names) == _LARGEST_PAGE:
                     starts[bucket] = b"(" + names[-1]
                 else:
                     del starts[bucket]
-        return sorted(found, reverse=True)
+        return sorted(threads, reverse=True)
 
     async def find(self, key: str, value: str, limit: int, prefix: str = "") -> list[Entry]:
-        """The newest entries with this metadata, of threads whose ids start with a prefix."""
+        """List the newest entries with this metadata, of threads whose ids start with a prefix."""
         pair = pair_digest(key, value)
 
         def call(bucket: int, cursor: bytes, page: int) -> Call:
             start, end = b"[" + pair, cursor or b"(" + pair + b"\xff"
             return self._call(scripts.FIND_METADATA, bucket, start, end, page, prefix.encode())
 
-        found: list[Entry] = []
+        matching: list[Entry] = []
         gone: dict[int, list[bytes]] = {}
         async with aclosing(self._merged(self._page_size(limit), call, _found_rows)) as rows:
             async for row in rows:
-                if len(found) >= limit:
+                if len(matching) >= limit:
                     break
                 seq, _, thread_id = row.name[32:].partition(b":")
                 if row.entry is None:
@@ -230,9 +232,9 @@ class IndexReader:
                 entry = to_entry(thread_id.decode(), seq, row.entry)
                 # Two pairs may share a digest.
                 if has_value(entry.metadata, key, value):
-                    found.append(entry)
+                    matching.append(entry)
         await self._clean({}, gone)
-        return found
+        return matching
 
     async def sweep(self) -> None:
         """Remove everything from the index that has expired."""
@@ -255,7 +257,7 @@ class IndexReader:
             await self._clean({}, gone)
 
     def _page_size(self, limit: int) -> int:
-        """How much of each bucket to read at once, so that one round is mostly enough."""
+        """The number of rows of each bucket to read at once, so that one round is mostly enough."""
         return min(2 * limit // self._layout.buckets + 16, _LARGEST_PAGE)
 
     def _call(self, script: Script, bucket: int, *arguments: Any) -> Call:
@@ -264,27 +266,27 @@ class IndexReader:
     async def _next_page(
         self, starts: dict[int, bytes], waiting: dict[int, bytes], end: bytes, page: int
     ) -> list[bytes]:
-        """The threads on the next page of the waiting buckets. Updates `starts`, and drops buckets without more."""
+        """Read the next page of threads of the waiting buckets. Updates `starts`, and drops buckets without more."""
         calls = [self._call(scripts.LIST_THREADS, bucket, start, end, page) for bucket, start in waiting.items()]
-        found: list[bytes] = []
+        existing: list[bytes] = []
         gone: dict[int, list[bytes]] = {}
-        for bucket, (names, there) in zip(waiting, await self._clients.run_all(calls), strict=True):
+        for bucket, (names, flags) in zip(waiting, await self._clients.run_all(calls), strict=True):
             if len(names) == page:
                 starts[bucket] = b"(" + names[-1]
             else:
                 del starts[bucket]
-            for name, is_there in zip(names, there, strict=True):
+            for name, is_there in zip(names, flags, strict=True):
                 if is_there:
-                    found.append(name)
+                    existing.append(name)
                 else:
                     gone.setdefault(bucket, []).append(name)
         await self._clean(gone, {})
-        return found
+        return existing
 
     async def _merged(
         self, page: int, call: Callable[[int, bytes, int], Call], rows_of: Callable[[Any, int], _IndexPage]
     ) -> AsyncGenerator[_IndexRow]:
-        """The rows of all buckets, newest first."""
+        """Merge the rows of all buckets, newest first."""
         cursors = dict.fromkeys(range(self._layout.buckets), b"")
         read: dict[int, deque[_IndexRow]] = {bucket: deque() for bucket in cursors}
         while read:
@@ -309,28 +311,28 @@ class IndexReader:
     async def _histories(self, thread_ids: Sequence[str], limit: int) -> list[tuple[int, Entry]]:
         keys = self._layout.thread_keys
         calls = [Call(scripts.HISTORY, keys(name), history_arguments(None, limit, None)) for name in thread_ids]
-        found: list[tuple[int, Entry]] = []
+        entries: list[tuple[int, Entry]] = []
         for name, rows in zip(thread_ids, await self._clients.run_all(calls), strict=True):
             if rows[:1] == [b"DAMAGED"]:
                 raise CorruptCheckpointError(f"some of the keys of {shown_thread(name)} are gone from Redis")
             for at in range(0, len(rows), 2):
-                found.append((committed_at(rows[at + 1]), to_entry(name, rows[at], rows[at + 1])))
-        return found
+                entries.append((committed_at(rows[at + 1]), to_entry(name, rows[at], rows[at + 1])))
+        return entries
 
     async def _clean(self, threads: dict[int, list[bytes]], members: dict[int, list[bytes]]) -> None:
-        """Remove from the index what is really gone. If this user or server may not write, it stays and is skipped."""
+        """Remove rows from the index whose threads are gone. If this user or server may not write, they stay."""
         if not self._may_clean:
             return
         calls = [
-            self._call(scripts.CLEAN_INDEX, bucket, len(threads.get(bucket, ())), *threads.get(bucket, ()), *found)
-            for bucket, found in {**{key: list[bytes]() for key in threads}, **members}.items()
+            self._call(scripts.CLEAN_INDEX, bucket, len(threads.get(bucket, ())), *threads.get(bucket, ()), *names)
+            for bucket, names in {**{key: list[bytes]() for key in threads}, **members}.items()
         ]
         with suppress(ReadOnlyError, NoPermissionError):
             await self._clients.run_all(calls)
 
 
 def _range(prefix: str) -> tuple[bytes, bytes]:
-    """The ids that start with a prefix, as ZRANGEBYLEX takes them."""
+    """The bounds of ids that start with a prefix, as ZRANGEBYLEX takes them."""
     start = prefix.encode()
     return (b"[" + start, b"(" + start + b"\xff") if start else (b"-", b"+")
 
@@ -342,7 +344,7 @@ def _recent_rows(answer: Sequence[bytes], page: int) -> _IndexPage:
 
 
 def _filtered_rows(answer: Sequence[Any], _page: int) -> _IndexPage:
-    """The rows with the prefix, and one that only says how far the page went."""
+    """Keep the rows with the prefix, and a last one that only says how far the page went."""
     pairs, last = answer
     rows = [_IndexRow(int(score), name, None) for name, score in zip(pairs[::2], pairs[1::2], strict=True)]
     if not last:

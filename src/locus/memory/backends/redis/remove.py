@@ -1,4 +1,4 @@
-"""Removing and copying checkpoints: what the scripts are asked to do, worked out before they are called. No I/O.
+"""Plans removals and copies of checkpoints: the arguments of the scripts that carry them out. No I/O.
 
 `ThreadOutline` plans a removal. Which runs and parents stay depends on every checkpoint of the thread, so the plan is
 made here, and the scripts REMOVE and COMMIT carry it out if the thread is still at the version that was planned for.
@@ -48,7 +48,7 @@ class ThreadOutline:
             raise CorruptCheckpointError(f"runs of {shown_thread(thread_id)} cannot be read") from None
 
     def select(self, namespace: str | None, seqs: Mapping[int, str] | None) -> set[int]:
-        """Those of these checkpoints (sequence number and rev) that exist in that namespace; None stands for all."""
+        """Choose checkpoints that exist, by their namespace, and by number and rev; None stands for all."""
         return {
             seq
             for seq, entry in self.entries.items()
@@ -78,11 +78,14 @@ class ThreadOutline:
         return Trimming(self.entries.values(), self.extents, self.runs, doomed, most)
 
     def portion_arguments(self, portion: Portion, removal: Removal) -> list[Any]:
-        """The same as `removal_arguments`, for a portion of a planned removal."""
+        """The plan of a portion of a removal, as `remove` in `lua/shared/changes.lua` takes it."""
         return self._arguments(portion.entries, removal, self.runs)
 
     def after(self, portion: Portion, removal: Removal) -> None:
-        """A portion was removed, and nothing else has changed since: the script has raised the counter of removals."""
+        """Apply a removed portion to the outline.
+
+        Nothing else has changed: the script has raised the counter of removals.
+        """
         born, seq, removals = self.version.split(b" ")
         self.version = b"%b %b %d" % (born, seq, int(removals or 0) + 1)
         for seq_gone in portion.seqs:
@@ -106,7 +109,10 @@ class ThreadOutline:
 
 
 def _newest_left(runs: Iterable[RunInfo], unneeded: Iterable[RunInfo]) -> list[tuple[str, str]]:
-    """The newest number that is left of each branch that loses a run. It is not stored for a branch with run 0 only."""
+    """The newest number that is left of each branch that loses a run.
+
+    It is not stored for a branch that has run 0 only.
+    """
     gone = set(unneeded)
     left = {run.branch: 0 for run in gone}
     for run in runs:
@@ -125,14 +131,14 @@ class ThreadContents:
         self._writes = dict(_pairs(writes))
 
     def line_arguments(self, dest: str, born: str, line: Line) -> tuple[int, list[Any]]:
-        """The same as `copy_arguments`, for a checkpoint with its ancestors."""
+        """Count the checkpoints of a line, and make the arguments of CREATE that copy them."""
         ids, orphan = line_in((entry for entry, _ in self._checkpoints(dest)), line)
         return self.copy_arguments(dest, born, line.namespace, set(ids), orphan)
 
     def copy_arguments(
         self, dest: str, born: str, namespace: str | None, ids: Collection[str] | None, orphan: str | None = None
     ) -> tuple[int, list[Any]]:
-        """How many checkpoints there are to copy, and the arguments of CREATE. The `orphan` gets no parent."""
+        """Count the checkpoints to copy, and make the arguments of CREATE. The `orphan` gets no parent."""
         chosen = [
             (replace(entry, parent_id=None) if entry.checkpoint_id == orphan else entry, payload)
             for entry, payload in self._checkpoints(dest)
@@ -150,17 +156,17 @@ class ThreadContents:
         ]
 
     def export(self, thread_id: str, after_seq: int, known: Mapping[str, int]) -> Exported:
-        """The checkpoints after a sequence number, with the runs they need that are not known yet."""
-        found = [(entry, payload) for entry, payload in self._checkpoints(thread_id) if entry.seq > after_seq]
+        """Export the checkpoints after a sequence number, with the runs they need, except for those that are known."""
+        chosen = [(entry, payload) for entry, payload in self._checkpoints(thread_id) if entry.seq > after_seq]
         try:
-            checkpoints = [Stored(entry, *to_payload(payload)) for entry, payload in found]
+            checkpoints = [Stored(entry, *to_payload(payload)) for entry, payload in chosen]
             newest = newest_runs(stored.manifest for stored in checkpoints)
             runs = [to_run(name, text) for name, text in self._runs.items()]
             writes = {
                 (entry.namespace, entry.checkpoint_id): [
                     write for _, task, text in self._writes_of([_place(entry)]) for write in to_writes(task, text)
                 ]
-                for entry, _ in found
+                for entry, _ in chosen
             }
         except ValueError:
             raise CorruptCheckpointError(f"{shown_thread(thread_id)} cannot be read") from None
@@ -220,7 +226,7 @@ def _pairs(rows: Sequence[bytes]) -> Iterable[tuple[bytes, bytes]]:
 
 
 def _group(rows: Sequence[tuple[Any, ...]]) -> list[Any]:
-    """Rows as arguments of a script: their number, then all that they hold."""
+    """Rows as arguments of a script: their number, then all their values."""
     return [len(rows), *chain.from_iterable(rows)]
 
 

@@ -1,12 +1,12 @@
 """Waiting for replicas: a write is acknowledged when enough of them have it (`wait_replicas`, `wait_aof`).
 
-WAIT answers for what its own connection has written. So the scripts and WAIT go through one connection, in one round
-trip; in a cluster, to the node that has their slot (the driver's own `wait` asks some other node). Between them goes
-MARK, a write that leaves nothing behind: a save that is sent again, and found to be stored, writes nothing itself, and
-would wait for nothing.
+WAIT answers for the writes of its own connection. So the scripts and WAIT go through one connection, in one round trip;
+in a cluster, to the node that has their slot (the driver's own `wait` asks some other node). Between them goes MARK, a
+write that leaves nothing behind: a save that is sent again, and found to be stored, writes nothing itself, and would
+wait for nothing.
 
 If too few replicas answer in time, the write is stored on the primary, and nobody knows whether a failover would keep
-it. That is `TooFewReplicasError`. Whoever sends the same again is answered as if it were the first time.
+it. That is `TooFewReplicasError`. Whoever sends the same write again gets the same answer as the first time.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from locus.memory.runtime.retry import Backoff
 
 _Command = tuple[Any, ...]
 _Send = Callable[[Sequence[_Command]], Awaitable[list[Any]]]
-"""Sends commands through one connection, and returns what each answers, or its error."""
+"""Sends commands through one connection, and returns the answer of each, or its error."""
 
 _ELSEWHERE = (
     RedisConnectionError,
@@ -50,7 +50,7 @@ _ELSEWHERE = (
 )
 """Errors after which a slot of a cluster may be with another node than the client believes."""
 _DIRECTIONS = 6
-"""How often a node is looked for."""
+"""The number of times that a node is looked for."""
 _BETWEEN_DIRECTIONS = Backoff(0.02, 0.5, random_part=0.0)
 
 
@@ -63,9 +63,9 @@ class DemotedError(ReadOnlyError):
 
 
 class Replicas:
-    """Sends scripts, and waits until `count` replicas have what they wrote, for up to `seconds`.
+    """Sends scripts, and waits for up to `seconds` until `count` replicas have their writes.
 
-    With `aof`, it waits until the primary and these replicas have it on their disks.
+    With `aof`, it waits until the primary and these replicas have them on their disks.
     """
 
     def __init__(self, count: int, seconds: float, *, aof: bool = False) -> None:
@@ -76,14 +76,17 @@ class Replicas:
         self._wait: _Command = ("WAITAOF", 1, count, milliseconds) if aof else ("WAIT", count, milliseconds)
 
     async def run(self, client: Any, call: Call) -> tuple[Any, bool]:
-        """What a script answers, and whether it may have run before, with its answer lost. Its error is raised."""
+        """Run a script.
+
+        Return its answer, and whether it may have run before, with its answer lost. Its error is raised.
+        """
         if isinstance(client, RedisCluster):
             return await self._run_in_cluster(client, call)
         (answer,) = await self.run_each(client, [call])
         return _checked(answer), False
 
     async def run_each(self, client: Any, calls: Sequence[Call]) -> list[Any]:
-        """What each of many scripts answers, or its error; in a cluster, with one round trip for each node."""
+        """Run many scripts, and return the answer of each, or its error. In a cluster, each node gets one request."""
         if not isinstance(client, RedisCluster):
             return await self._waited(partial(_through_pipeline, client), calls)
         by_node: dict[ClusterNode, list[int]] = {}
@@ -92,8 +95,8 @@ class Replicas:
         answers: list[Any] = [None] * len(calls)
 
         async def send(node: ClusterNode, places: Sequence[int]) -> None:
-            found = await self._waited(partial(_through_node, node), [calls[at] for at in places])
-            for at, answer in zip(places, found, strict=True):
+            theirs = await self._waited(partial(_through_node, node), [calls[at] for at in places])
+            for at, answer in zip(places, theirs, strict=True):
                 answers[at] = answer
 
         await asyncio.gather(*(send(node, places) for node, places in by_node.items()))
@@ -122,8 +125,8 @@ class Replicas:
         unknown = [at for at, answer in enumerate(answers) if isinstance(answer, NoScriptError)]
         if unknown:
             some = [calls[at] for at in unknown]
-            found = await self._round(send, some, [call.by_text() for call in some])
-            for at, answer in zip(unknown, found, strict=True):
+            anew = await self._round(send, some, [call.by_text() for call in some])
+            for at, answer in zip(unknown, anew, strict=True):
                 answers[at] = answer
         return answers
 
@@ -140,7 +143,7 @@ class Replicas:
         ]
 
     def _shortfall(self, waited: Any) -> Exception | None:
-        """What is wrong with the answer of WAIT."""
+        """The error for an answer of WAIT that is not enough; None if it is."""
         if isinstance(waited, Exception):
             if str(waited).startswith("UNBLOCKED") or "cannot be used with replica" in str(waited):
                 return DemotedError(
@@ -183,7 +186,10 @@ def _node_of(client: RedisCluster, call: Call) -> ClusterNode:
 
 
 async def _through_node(node: ClusterNode, commands: Sequence[_Command]) -> list[Any]:
-    """A pipeline of the driver would send what was redirected again, through other connections."""
+    """Send commands through one connection to a node.
+
+    A pipeline of the driver would send redirected commands again, through other connections.
+    """
     sent = [PipelineCommand(at, *words) for at, words in enumerate(commands)]
     try:
         await node.execute_pipeline(sent)

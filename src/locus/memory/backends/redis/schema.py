@@ -68,16 +68,16 @@ class Layout:
         return int.from_bytes(sha256(thread_id.encode()).digest()[:4]) % self.buckets
 
     def bucket_keys(self, bucket: int) -> list[str]:
-        """As scripts on a bucket take them. The fourth is how the main key of each thread begins."""
+        """The keys of a bucket, for scripts. The fourth is the beginning of each thread's main key."""
         stem = f"{self.prefix}{{{bucket}}}:"
         return [f"{stem}ids", f"{stem}recent", f"{stem}meta", f"{stem}h:", f"{stem}ends"]
 
     def thread_keys(self, thread_id: str) -> list[bytes]:
-        """As scripts on a thread take them."""
+        """The keys of a thread, for scripts."""
         return _thread_keys(self.prefix, self.bucket(thread_id), thread_id)
 
     def document_stem(self, thread_id: str) -> bytes:
-        """How the keys of a thread's search documents begin."""
+        """The beginning of the keys of a thread's search documents."""
         return _document_stem(self.prefix, self.bucket(thread_id), thread_id)
 
 
@@ -100,30 +100,30 @@ def net(text: str | bytes) -> bytes:
 
 
 def nets(data: bytes, at: int = 0) -> list[bytes]:
-    """The netstrings in a row that begin at a position."""
-    found: list[bytes] = []
+    """Read the netstrings in a row that begin at a position."""
+    parts: list[bytes] = []
     while at < len(data):
         colon = data.index(b":", at)
         end = colon + 1 + int(data[at:colon])
         if end > len(data):
             raise ValueError("a netstring is cut off")
-        found.append(data[colon + 1 : end])
+        parts.append(data[colon + 1 : end])
         at = end
-    return found
+    return parts
 
 
 def place(namespace: str, checkpoint_id: str) -> bytes:
-    """Names a checkpoint inside its thread. No two share a place."""
+    """Name a checkpoint inside its thread. No two share a place."""
     return net(namespace) + net(checkpoint_id)
 
 
 def index_field(namespace: str, checkpoint_id: str) -> bytes:
-    """The field that has the sequence number and rev of a checkpoint."""
+    """The field that holds the sequence number and rev of a checkpoint."""
     return b"i" + place(namespace, checkpoint_id)
 
 
 def metadata_pairs(metadata: str) -> bytes:
-    """A digest of 16 characters for each key and value, one after another."""
+    """The digests of all keys and values, 16 characters each, one after another."""
     if metadata == "{}":
         return b""
     return b"".join(pair_digest(key, canonical(value)) for key, value in decode(metadata).items())
@@ -134,7 +134,7 @@ def pair_digest(key: str, value: str) -> bytes:
 
 
 def entry_text(entry: Entry) -> bytes:
-    """An entry without its time and parent. The script puts the time in front, and the parent behind."""
+    """Write an entry without its time and parent. The script puts the time in front, and the parent behind."""
     start = net(entry.namespace) + net(metadata_pairs(entry.metadata)) + net(entry.checkpoint_id) + net(entry.rev)
     created = _instant(entry.created_at)
     found = checksum(entry.namespace, entry.checkpoint_id, entry.rev, created, entry.metadata)
@@ -146,13 +146,13 @@ def _with_checksum(text: str, found: int) -> str:
 
 
 def _without_checksum(text: str) -> tuple[str, int | None]:
-    """A text, and the checksum behind it, if there is one."""
+    """Split a text from the checksum behind it, if there is one."""
     plain, mark, found = text.partition("\n#")
     return plain, int(found) if mark else None
 
 
 def whole_entry(entry: Entry, stored: bytes) -> bytes:
-    """An entry as it is stored, with the time of the entry that is stored now."""
+    """Write an entry as it is stored, with the time of the entry that is stored now."""
     return stored[:16] + entry_text(entry) + (b"" if entry.parent_id is None else net(entry.parent_id))
 
 
@@ -161,21 +161,21 @@ def to_entry(thread_id: str, seq: int | bytes, stored: bytes | None) -> Entry:
         if stored is None:
             raise ValueError("its entry is missing")
         namespace, _, checkpoint_id, rev, created_at, metadata, *parent = (part.decode() for part in nets(stored, 16))
-        metadata, found = _without_checksum(metadata)
+        metadata, checksum = _without_checksum(metadata)
         created = datetime.fromisoformat(created_at)
     except ValueError:
         raise CorruptCheckpointError(f"checkpoint {int(seq)} of {shown_thread(thread_id)} cannot be read") from None
-    check_sum(found, f"checkpoint {int(seq)}", namespace, checkpoint_id, rev, created_at, metadata)
+    check_sum(checksum, f"checkpoint {int(seq)}", namespace, checkpoint_id, rev, created_at, metadata)
     return Entry(thread_id, namespace, checkpoint_id, parent[0] if parent else None, int(seq), rev, created, metadata)
 
 
 def to_entries(thread_id: str, rows: Sequence[bytes]) -> list[Entry]:
-    """Entries from numbers and stored entries in turn."""
+    """Read entries from numbers and stored entries in turn."""
     return [to_entry(thread_id, rows[at], rows[at + 1]) for at in range(0, len(rows), 2)]
 
 
 def committed_at(stored: bytes) -> int:
-    """When an entry was committed, in microseconds. No two commits of a bucket have the same time."""
+    """The time at which an entry was committed, in microseconds. No two commits of a bucket have the same time."""
     return int(stored[:16])
 
 
@@ -185,19 +185,19 @@ def payload_text(extents: Iterable[Extent], head: str, manifest: str) -> bytes:
 
 
 def to_payload(stored: bytes) -> tuple[str, str]:
-    """The head and the manifest in a payload."""
+    """Read the head and the manifest in a payload."""
     return to_checked_payload(stored)[:2]
 
 
 def to_checked_payload(stored: bytes) -> tuple[str, str, bool]:
-    """The head and the manifest in a payload, and whether a checksum was stored with them."""
+    """Read the head and the manifest in a payload, and whether a checksum was stored with them."""
     shown, head, manifest, *found = (part.decode() for part in nets(stored))
     check_sum(int(found[0]) if found else None, "the payload of a checkpoint", shown, head, manifest)
     return head, manifest, bool(found)
 
 
 def to_extents(text: bytes) -> list[Extent]:
-    """The extents in the first part of a payload."""
+    """Read the extents in the first part of a payload."""
     rows = (extent.split(" ") for extent in text.decode().split(";")[:-1])
     return [Extent(branch, int(run), int(skip), int(length)) for branch, run, skip, length in rows]
 
@@ -212,15 +212,15 @@ def to_run(field: bytes, stored: bytes) -> Run:
 
 
 def run_of(branch: str, number: int, stored: bytes) -> Run:
-    """A run from its text. A load passes here for every run, so that is copied as seldom as possible."""
+    """Read a run from its text. A load does so for every run, so the text is copied as seldom as possible."""
     start, length, about, *rest = stored.split(b" ", 3)
     if about.startswith(b"["):  # stored in format 1
         return Run(branch, number, int(start), int(length), stored.split(b" ", 2)[2].decode())
     (items,) = rest
-    found, before = about.decode().split(",")
+    checksum, before = about.decode().split(",")
     where = (branch, number, int(start), int(length))
     # The checksum of a run is that of what precedes its items, carried on over these.
-    if int(found) != crc32(items, run_checksum(*where, "", before or None)):
+    if int(checksum) != crc32(items, run_checksum(*where, "", before or None)):
         raise CorruptCheckpointError("a run of items does not fit its checksum")
     return Run(*where, items.decode(), before or None)
 
@@ -236,7 +236,7 @@ def _run_name(field: bytes) -> tuple[str, int]:
 
 
 def to_manifest(thread_id: str, rev: bytes, payload: bytes | None) -> tuple[str, str]:
-    """The rev and the manifest that MANIFEST has answered."""
+    """Read the rev and the manifest in an answer of MANIFEST."""
     try:
         if payload is None:
             raise ValueError("its payload is missing")
@@ -255,14 +255,14 @@ def to_writes(task_id: bytes, stored: bytes) -> list[Write]:
     writes: list[Write] = []
     for at in range(0, len(parts), 4):
         idx, path, channel, text = parts[at : at + 4]
-        value, found = _without_checksum(text)
-        check_sum(found, "a pending write", idx, channel, value)
+        value, checksum = _without_checksum(text)
+        check_sum(checksum, "a pending write", idx, channel, value)
         writes.append(Write(task_id.decode(), path, int(idx), channel, value))
     return writes
 
 
 def to_measured(thread_id: str, answer: Sequence[Any]) -> Measured:
-    """What a thread takes, as MEASURE answers it."""
+    """Read the size of a thread in an answer of MEASURE."""
     seqs, entries, manifests, heads, names, headers, sizes, places, counts, written = answer
     checkpoints: list[MeasuredCheckpoint] = []
     try:
@@ -283,17 +283,17 @@ def to_measured(thread_id: str, answer: Sequence[Any]) -> Measured:
 
 
 def to_orphans(thread_id: str, rows: Sequence[bytes | int]) -> dict[tuple[str, str], int]:
-    """How many pending writes wait for each checkpoint that is not there, from what ORPHANS has answered."""
-    found: dict[tuple[str, str], int] = {}
+    """Read the number of pending writes of each checkpoint that does not exist, in an answer of ORPHANS."""
+    orphans: dict[tuple[str, str], int] = {}
     try:
         for at in range(0, len(rows), 2):
             where = rows[at]
             assert isinstance(where, bytes)
             namespace, checkpoint_id = (part.decode() for part in nets(where))
-            found[namespace, checkpoint_id] = int(rows[at + 1])
+            orphans[namespace, checkpoint_id] = int(rows[at + 1])
     except ValueError:
         raise CorruptCheckpointError(f"pending writes of {shown_thread(thread_id)} cannot be read") from None
-    return found
+    return orphans
 
 
 def _instant(at: datetime) -> str:
@@ -301,7 +301,7 @@ def _instant(at: datetime) -> str:
 
 
 def history_arguments(namespace: str | None, limit: int | None, before_seq: int | None) -> list[str | bytes | int]:
-    """The arguments of HISTORY: `*` for all namespaces, how entries of one begin, from where, and how many."""
+    """The arguments of HISTORY: `*` or the beginning of the entries of a namespace, a bound, and a limit."""
     start = b"" if namespace is None else net(namespace)
     before = "+inf" if before_seq is None else f"({before_seq}"
     return ["*" if namespace is None else "", start, before, UNLIMITED if limit is None else limit]

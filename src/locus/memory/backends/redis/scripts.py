@@ -7,7 +7,7 @@ The first line of a script declares what it may do. With `no-writes`, a replica 
 it as well; with `allow-oom`, it writes but needs no memory. A line `-- include: shared/<name>.lua` puts in that file
 from `lua/shared`. Nothing else is put into a script: it gets keys as KEYS, and everything else as ARGV.
 
-Callers are told that what an `acknowledged` script does is stored, so it may have to be on replicas first.
+Callers rely on the changes of an `acknowledged` script, so these may have to be on replicas before it is answered.
 """
 
 from __future__ import annotations

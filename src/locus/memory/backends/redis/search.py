@@ -50,7 +50,7 @@ class RedisSearch:
         self._name = f"{layout.prefix}search"
 
     async def is_available(self) -> bool:
-        """Whether the server has the module and this user may use it."""
+        """Tell whether the server has the module and this user may use it."""
         try:
             await self._clients.command("FT._LIST")
         except NoPermissionError:
@@ -62,7 +62,7 @@ class RedisSearch:
         return True
 
     async def search(self, terms: Sequence[str], limit: int) -> list[Hit]:
-        """Checkpoints with a document that has all terms, best first."""
+        """Find checkpoints with a document that has all terms, best first."""
         if not limit:
             return []
         await self._create()
@@ -75,18 +75,18 @@ class RedisSearch:
             rows = await self._query(query, skip, page)
             hits += await self._hits(rows, terms, outlines)
             # Several documents may belong to one checkpoint, so a full page may not be enough.
-            found = best_hits(hits, limit)
-            if len(found) >= limit or len(rows) < page:
-                return found
+            best = best_hits(hits, limit)
+            if len(best) >= limit or len(rows) < page:
+                return best
             skip += len(rows)
 
     async def search_within(
         self, terms: Sequence[str], limit: int, prefix: str, newest_first: Sequence[str]
     ) -> list[Hit]:
-        """The same in threads whose ids start with a prefix; all of them are given, newest first.
+        """Find checkpoints with a document that has all terms, in threads whose ids start with a prefix, best first.
 
-        The module's own scores depend on how many documents of all threads have a word. So the documents of the newest
-        threads are ranked by their own texts.
+        `newest_first` are all of these threads, newest first. The module's own scores depend on how many documents of
+        all threads have a word. So the documents of the newest threads are ranked by their own texts.
         """
         await self._create()
         await self._index_more()
@@ -97,21 +97,21 @@ class RedisSearch:
         for first in range(0, len(newest_first), _THREADS_AT_ONCE):
             names = await self._keys_of(newest_first[first : first + _THREADS_AT_ONCE])
             for at in range(0, len(names), _KEYS_AT_ONCE):
-                found = await self._matching(query, names[at : at + _KEYS_AT_ONCE])
-                hits += await self._hits([(key, None) for key in found], terms, outlines)
-                looked_at += len(found)
+                matching = await self._matching(query, names[at : at + _KEYS_AT_ONCE])
+                hits += await self._hits([(key, None) for key in matching], terms, outlines)
+                looked_at += len(matching)
                 if looked_at >= most:
                     return best_hits(hits, limit)
         return best_hits(hits, limit)
 
     async def _matching(self, query: str, keys: Sequence[bytes]) -> list[bytes]:
-        """Those of these documents that match; and those whose keys the module would cut off, at a NUL."""
-        found = [key for key in keys if b"\0" in key]
+        """Choose the documents that match, and those whose keys the module would cut off, at a NUL."""
+        matching = [key for key in keys if b"\0" in key]
         others = [key for key in keys if b"\0" not in key]
         if others:
             rows = await self._query(query, 0, len(others), "INKEYS", len(others), *others)
-            found += [key for key, _ in rows]
-        return found
+            matching += [key for key, _ in rows]
+        return matching
 
     async def _keys_of(self, thread_ids: Sequence[str]) -> list[bytes]:
         """The keys of the documents of some threads."""
@@ -172,8 +172,11 @@ class RedisSearch:
         return [(answer[at], float(answer[at + 1])) for at in range(1, len(answer), 2)]
 
     async def _timed(self, *words: Any) -> Any:
-        """What the module answers. It ends a query that takes too long, and may answer with what it has found by then;
-        so an answer that took that long counts as none."""
+        """Send a query to the module, and return its answer.
+
+        It ends a query that takes too long, and may answer with what it has found by then; so an answer that took that
+        long counts as none.
+        """
         seconds = min(self._clients.timeout * 0.8, 3_600)
         started = time.monotonic()
         answer = await self._clients.command(*words, "TIMEOUT", max(1, int(seconds * 1_000)))
@@ -187,7 +190,7 @@ class RedisSearch:
         terms: Sequence[str],
         outlines: dict[str, ThreadOutline | None],
     ) -> list[Hit]:
-        """The hits for documents; without points, with those that their own texts have."""
+        """Make the hits for documents. Without `points`, the words of their own texts are counted."""
         documents = [(*self._document(key), points) for key, points in rows]
         unknown = sorted({thread_id for thread_id, _, _ in documents} - outlines.keys())
         keys = self._layout.thread_keys
@@ -207,7 +210,7 @@ class RedisSearch:
         return hits
 
     def _document(self, key: bytes) -> tuple[str, bytes]:
-        """The thread of a document, and the document's name there."""
+        """Split the key of a document into its thread and the document's name there."""
         _, _, rest = key.removeprefix(f"{self._layout.prefix}doc:".encode()).partition(b"}:")
         size, _, rest = rest.partition(b":")
         return rest[: int(size)].decode(), rest[int(size) :]
@@ -225,7 +228,7 @@ def token(word: str) -> str:
 
 
 def _readable(text: bytes) -> str:
-    """What search sees of a JSON text. Nothing, if it is damaged: loading it will report that."""
+    """The text of a JSON text that search looks into; none if it is damaged, which loading it will report."""
     try:
         return searchable(text.decode())
     except (CorruptCheckpointError, UnicodeDecodeError):
@@ -233,7 +236,7 @@ def _readable(text: bytes) -> str:
 
 
 def _text_and_entry(outline: ThreadOutline, name: bytes, text: bytes, terms: Sequence[str]) -> tuple[str, Entry | None]:
-    """The text of a document, and the first checkpoint that shows it."""
+    """Read the text of a document, and the first checkpoint that shows it."""
     if name[:1] == b"c":
         entry = outline.entries.get(int(name[1:]))
         return (searchable(f"[{to_payload(text)[0]},{entry.metadata}]"), entry) if entry else ("", None)
@@ -241,12 +244,12 @@ def _text_and_entry(outline: ThreadOutline, name: bytes, text: bytes, terms: Seq
 
 
 def first_entry_showing(outline: ThreadOutline, run: Run, terms: Sequence[str]) -> tuple[str, Entry | None]:
-    """What the first checkpoint with the terms shows of a run, and that checkpoint: the one that wrote it, if left."""
+    """Find the first checkpoint that shows the terms of a run: the one that wrote it, or the first that is left."""
     newer = sorted((i.number, i.start) for i in outline.runs if i.branch == run.branch and i.number > run.number)
     # A newer run replaces what this one has from its start on. `cuts` are where this run ends, as of each newer one.
     numbers = [number for number, _ in newer]
     cuts = list(accumulate((start for _, start in newer), min))
-    found: dict[tuple[int, int], str] = {}
+    texts: dict[tuple[int, int], str] = {}
     for seq, extents in sorted(outline.extents.items()):
         for extent in extents:
             if extent.branch != run.branch or extent.run < run.number:
@@ -255,9 +258,9 @@ def first_entry_showing(outline: ThreadOutline, run: Run, terms: Sequence[str]) 
             end = min(run.start + run.length, extent.skip + extent.length, *cuts[passed - 1 : passed])
             piece = (max(run.start, extent.skip) - run.start, end - run.start)
             if piece[0] < piece[1]:
-                if piece not in found:
+                if piece not in texts:
                     text = shown_text(run, *piece)
-                    found[piece] = text if score(terms, text) else ""
-                if found[piece]:
-                    return found[piece], outline.entries[seq]
+                    texts[piece] = text if score(terms, text) else ""
+                if texts[piece]:
+                    return texts[piece], outline.entries[seq]
     return "", None

@@ -16,15 +16,15 @@ from redis.asyncio.sentinel import MasterNotFoundError, Sentinel, SentinelConnec
 from redis.exceptions import AuthenticationError, AuthorizationError, RedisError, ResponseError
 
 _HEAD_START = 0.1
-"""Seconds that the sentinel that answered last has, before the others are asked as well."""
+"""The seconds that the sentinel which answered last has, before the others are asked as well."""
 
 _Address = tuple[str, int]
 
 
 class Sentinels(Sentinel):
-    """Those who name the primary. `connect` makes a client of the server at a host and port.
+    """The sentinels that name the primary. `connect` makes a client of the server at a host and port.
 
-    None of them, and no server that they name, has longer than `seconds` for its answer.
+    No sentinel, and no server that they name, has longer than `seconds` for its answer.
     """
 
     def __init__(
@@ -39,23 +39,23 @@ class Sentinels(Sentinel):
         self._seconds = seconds
 
     async def discover_master(self, service_name: str) -> _Address:
-        """The first server that one of them names and that is a primary."""
+        """Find the first server that a sentinel names and that is a primary."""
         first, *others = self.sentinels
-        asked = [asyncio.create_task(self._primary_by(first, service_name))]
+        tasks = [asyncio.create_task(self._primary_by(first, service_name))]
         reasons: list[str] = []
         try:
-            await asyncio.wait(asked, timeout=min(_HEAD_START, self._seconds / 4))
-            if not asked[0].done() or asked[0].exception() is not None:
-                asked += [asyncio.create_task(self._primary_by(other, service_name)) for other in others]
-            for answer in asyncio.as_completed(asked):
+            await asyncio.wait(tasks, timeout=min(_HEAD_START, self._seconds / 4))
+            if not tasks[0].done() or tasks[0].exception() is not None:
+                tasks += [asyncio.create_task(self._primary_by(other, service_name)) for other in others]
+            for answer in asyncio.as_completed(tasks):
                 try:
                     return await answer
                 except (RedisError, OSError) as error:
                     reasons.append(str(error) or type(error).__name__)
         finally:
-            for task in asked:
+            for task in tasks:
                 task.cancel()
-            await asyncio.gather(*asked, return_exceptions=True)
+            await asyncio.gather(*tasks, return_exceptions=True)
         raise MasterNotFoundError(
             f"no sentinel names a primary of {service_name!r} that is up: {'; '.join(dict.fromkeys(reasons))}"
         )
@@ -89,8 +89,8 @@ class Sentinels(Sentinel):
             return True  # whoever connects to it is told what is wrong
         finally:
             await client.aclose()
-        told = answer if isinstance(answer, dict) else dict(zip(answer[::2], answer[1::2], strict=True))
-        return bool(told.get(b"role") == b"master")
+        about = answer if isinstance(answer, dict) else dict(zip(answer[::2], answer[1::2], strict=True))
+        return bool(about.get(b"role") == b"master")
 
 
 class PrimaryPool(SentinelConnectionPool):
@@ -103,7 +103,10 @@ class PrimaryPool(SentinelConnectionPool):
         self._answer: _Address | str = ""
 
     async def get_master_address(self) -> _Address:
-        """Where the primary is. Connections that ask at the same time share an answer, and none waits for two."""
+        """Find the address of the primary.
+
+        Connections that ask at the same time share an answer, and none waits for two.
+        """
         before = self._times_asked
         async with self._asking:
             if self._times_asked == before:
@@ -117,14 +120,14 @@ class PrimaryPool(SentinelConnectionPool):
             return self._answer
 
     async def disconnect(self, inuse_connections: bool = True) -> None:
-        """The driver closes the idle ones when another server is named."""
+        """Close idle connections. The driver calls it when another server is named."""
         if inuse_connections:
             await super().disconnect()
         else:
             await close_idle(self)
 
     async def ensure_connection(self, connection: Any) -> None:
-        """A connection that was in use when another server was named still leads to the one before."""
+        """Open a connection anew if it was in use when another server was named, because it leads to the one before."""
         if self.master_address not in (None, (connection.host, connection.port)):
             await connection.disconnect()
         await super().ensure_connection(connection)

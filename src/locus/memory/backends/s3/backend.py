@@ -1,4 +1,4 @@
-"""`S3Backend`, and what an `s3://` URL opens.
+"""`S3Backend`, and the factory that `s3://` URLs call.
 
 The objects, their names and how a save becomes one of them are the same for every cloud: see `objects.engine`.
 """

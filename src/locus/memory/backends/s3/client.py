@@ -1,8 +1,8 @@
-"""S3 as an `ObjectStore`: signed requests, retries, and what S3's errors mean.
+"""S3 as an `ObjectStore`: signed requests, retries, and the meaning of S3's errors.
 
 There is one HTTP session, with a pool of connections, for each event loop. Every request may be sent twice: reads and
-deletions by nature, and a conditional put because the engine compares what exists with what it sent. So every request
-that fails for a passing reason is sent again.
+deletions by nature, and a conditional put because the engine compares the existing object with the one it sent. So
+every request that fails for a passing reason is sent again.
 """
 
 from __future__ import annotations
@@ -75,21 +75,21 @@ class S3ObjectStore(ObjectStore):
     async def list(
         self, prefix: str, *, start_after: str | None = None, limit: int | None = None
     ) -> builtins.list[Listed]:
-        found: builtins.list[Listed] = []
+        objects: builtins.list[Listed] = []
         query = {"list-type": "2", "encoding-type": "url", "prefix": self._prefix + prefix}
         if start_after is not None:
             query["start-after"] = self._prefix + start_after
-        while limit is None or len(found) < limit:
-            query["max-keys"] = str(PAGE if limit is None else min(PAGE, limit - len(found)))
+        while limit is None or len(objects) < limit:
+            query["max-keys"] = str(PAGE if limit is None else min(PAGE, limit - len(objects)))
             response = await self._client.request("list", "GET", "", query=query)
             page = _parsed(response.body)
             encoded = child_text(page, "EncodingType") == "url"
-            found += [self._listed(node, encoded) for node in page if local_name(node.tag) == "Contents"]
+            objects += [self._listed(node, encoded) for node in page if local_name(node.tag) == "Contents"]
             token = child_text(page, "NextContinuationToken")
             if child_text(page, "IsTruncated") != "true" or not token:
                 break
             query["continuation-token"] = token
-        return found
+        return objects
 
     def _listed(self, node: ElementTree.Element, encoded: bool) -> Listed:
         key = child_text(node, "Key")
@@ -140,7 +140,7 @@ class Response(NamedTuple):
     status: int
     body: bytes
     date: str = ""
-    """When the server answered, by its clock."""
+    """The time at which the server answered, by its clock."""
 
 
 class S3Client:
@@ -180,7 +180,7 @@ class S3Client:
         headers: Mapping[str, str] | None = None,
         accept: Callable[[S3Error], bool] = lambda _error: False,
     ) -> Response:
-        """The server's response: a success, or an error that `accept` takes for an answer."""
+        """Send a request, and return the response: a success, or an error that `accept` takes for an answer."""
         url = f"{self._config.bucket_url}/{quote(key, safe='/-_.~')}"
         if query:
             url += f"?{urlencode(sorted(query.items()), quote_via=quote)}"
@@ -254,7 +254,7 @@ class S3Error(Exception):
 
     @property
     def is_passing(self) -> bool:
-        """Whether the same request may succeed a little later."""
+        """Tell whether the same request may succeed a little later."""
         busy = self.status in (429, 500, 502, 503, 504)
         return busy or self.code in ("ConditionalRequestConflict", "OperationAborted", "RequestTimeout", "SlowDown")
 
@@ -271,17 +271,17 @@ def error_from(status: int, body: bytes, action: str) -> S3Error:
 
 
 def local_name(tag: str) -> str:
-    """A tag without its XML namespace: not every server gives one."""
+    """The tag of an element without its XML namespace: not every server gives one."""
     return tag.rpartition("}")[2]
 
 
 def child_text(node: ElementTree.Element, name: str) -> str:
-    """The text of a child, "" if there is none."""
+    """The text of an element's child; "" if there is none."""
     return next((child.text or "" for child in node if local_name(child.tag) == name), "")
 
 
 def translated(error: BaseException, bucket: str, endpoint_url: str) -> CheckpointError:
-    """The `CheckpointError` for one of the driver's errors."""
+    """Make a `CheckpointError` of one of the driver's errors."""
     where = f"the S3 bucket {bucket!r} at {endpoint_url}"
     if isinstance(error, S3Error):
         if error.code == "EntityTooLarge":

@@ -1,4 +1,4 @@
-"""How to reach an S3 bucket: options, URLs, the environment and AWS's shared files."""
+"""The options of an S3 bucket: keywords, URLs, the environment and AWS's shared files."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _UNKNOWN = "an s3:// URL knows {known}, not {name}"
 
 @dataclass(frozen=True)
 class S3Config:
-    """Where the objects are, and how to reach them."""
+    """The bucket, and how to reach it."""
 
     bucket: str
     prefix: str
@@ -49,7 +49,7 @@ class S3Config:
     max_retries: int
     max_connections: int
     ca_bundle: str | None = None
-    """The file of the authorities to trust. Without it, those that the system trusts."""
+    """The file of the authorities to trust; without it, the system's."""
     ttl_seconds: float | None = None
     cache_mb: float = CACHE_MB
 
@@ -79,7 +79,7 @@ class S3Config:
         ttl_seconds: float | None = None,
         cache_mb: float = CACHE_MB,
     ) -> S3Config:
-        """Check the options of `S3Backend`, and find what they leave out where AWS's own tools find it."""
+        """Check the options of `S3Backend`, and find missing ones in the same places as AWS's own tools."""
         if not isinstance(bucket, str) or not bucket or "/" in bucket:
             raise ConfigurationError(f"bucket is the name of an S3 bucket, got {bucket!r:.80}")
         if addressing_style not in ("auto", "path", "virtual"):
@@ -112,7 +112,7 @@ class S3Config:
 
     @classmethod
     def from_url(cls, url: str, **options: Any) -> S3Config:
-        """From `s3://bucket/prefix?endpoint_url=…&region_name=…` and options, which go before those in the URL."""
+        """Make a config from `s3://bucket/prefix?endpoint_url=…&region_name=…` and options, which override the URL."""
         check_options(options, cls.from_options, "S3Backend", but=("bucket",))
         parts = StoreURL(url, "write s3://bucket/prefix")
         if parts.user is not None:
@@ -121,25 +121,25 @@ class S3Config:
             )
         if not parts.hosts:
             raise ConfigurationError("write s3://bucket/prefix")
-        found = parts.options(_URL_OPTIONS, _UNKNOWN)
+        in_url = parts.options(_URL_OPTIONS, _UNKNOWN)
         if prefix := unquote(parts.path).strip("/"):
-            found["prefix"] = prefix
-        return cls.from_options(unquote(parts.hosts), **(found | options))
+            in_url["prefix"] = prefix
+        return cls.from_options(unquote(parts.hosts), **(in_url | options))
 
 
 def _botocore_session(profile_name: str | None) -> Any:
     hooks = copy(_botocore_hooks())
-    found = require("botocore.session", "s3").Session(
+    session = require("botocore.session", "s3").Session(
         profile=profile_name, event_hooks=hooks, include_builtin_handlers=False
     )
-    if profile_name is not None and profile_name not in found.available_profiles:
+    if profile_name is not None and profile_name not in session.available_profiles:
         raise ConfigurationError(f"there is no profile {profile_name!r:.80} in the shared AWS files")
-    return found
+    return session
 
 
 @cache
 def _botocore_hooks() -> Any:
-    """The hooks that botocore gives every session of its own: to register them takes most of a handle's opening."""
+    """The hooks that botocore gives every session of its own: registering them takes most of a handle's opening."""
     hooks = require("botocore.hooks", "s3").HierarchicalEmitter()
     require("botocore.session", "s3").Session(event_hooks=hooks)
     return hooks
@@ -147,10 +147,10 @@ def _botocore_hooks() -> Any:
 
 def _ca_bundle(session: Any) -> str | None:
     """The file of `AWS_CA_BUNDLE`, or of the profile's `ca_bundle`, which a private server may need."""
-    found = session.get_config_variable("ca_bundle")
-    if found and not Path(found).is_file():
-        raise ConfigurationError(f"AWS_CA_BUNDLE, or ca_bundle of the profile, names {found!r:.80}, which is no file")
-    return found or None
+    path = session.get_config_variable("ca_bundle")
+    if path and not Path(path).is_file():
+        raise ConfigurationError(f"AWS_CA_BUNDLE, or ca_bundle of the profile, names {path!r:.80}, which is no file")
+    return path or None
 
 
 def _from_environment(*names: str) -> str | None:
@@ -180,10 +180,10 @@ def _credentials(
     def find() -> Any:
         if key is not None:
             return require("botocore.credentials", "s3").Credentials(key, plain_secret, plain_token)
-        found = session.get_credentials()
-        if found is None:
+        credentials = session.get_credentials()
+        if credentials is None:
             raise errors.NoCredentialsError()
-        return found
+        return credentials
 
     return find
 

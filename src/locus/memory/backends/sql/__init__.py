@@ -1,1 +1,1 @@
-"""What the SQL backends share. Each database is a package that builds on this one."""
+"""The base of the backends on SQL databases."""

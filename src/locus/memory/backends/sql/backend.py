@@ -1,4 +1,4 @@
-"""What the backends on SQL servers offer beyond the common verbs."""
+"""Public methods that only the backends on SQL servers have."""
 
 from __future__ import annotations
 
@@ -46,10 +46,10 @@ class SQLBackend(StorageBackend):
         return cast(SQLServerEngine[Any], self.store.engine)
 
     async def search_data(self, path: str | Sequence[str], value: Any, limit: int = 100) -> list[dict[str, Any]]:
-        """Checkpoints whose payload has `value` at `path`, newest first, like those of `query_by_metadata`.
+        """Find checkpoints whose payload has `value` at `path`, newest first, like those of `query_by_metadata`.
 
-        The path is keys with dots between them (`"agent_id"`, `"metadata.user.id"`), or a list of keys if one of
-        them has a dot. A list in the payload stands for each of its items: `"messages.role"` is the role of every
+        The path is keys with dots between them (`"agent_id"`, `"metadata.user.id"`), or a list of keys if one of them
+        contains a dot. A list in the payload stands for each of its items: `"messages.role"` is the role of every
         message. A dict as the value matches a dict that has at least the same keys and values.
         """
         keys = tuple(path.split(".")) if isinstance(path, str) else tuple(path)
@@ -61,7 +61,7 @@ class SQLBackend(StorageBackend):
         return [entry_dict(entry) for entry in entries]
 
     async def count(self, pattern: str = "*") -> int:
-        """How many checkpoints there are in the threads whose ids match the pattern."""
+        """Count the checkpoints of all threads whose ids match the pattern."""
         matching = check_pattern(pattern)
         async with self.store.using():
             return await self._engine.count(matching)
@@ -72,7 +72,7 @@ class SQLBackend(StorageBackend):
 
 
 class ConfiguredBackend(SQLBackend):
-    """One that is told where its server is by a `config`, and shows what was given."""
+    """An SQL backend that finds its server by a `config`, and shows the options it was given."""
 
     if TYPE_CHECKING:  # a subclass that is a pydantic model would make a field of it
         config: Place
@@ -107,7 +107,7 @@ class ConfiguredBackend(SQLBackend):
 
 
 class SyncSQLBackend(SyncBackend):
-    """The same, blocking."""
+    """A blocking `SQLBackend`."""
 
     def __init__(self, backend: SQLBackend) -> None:
         super().__init__(backend)

@@ -1,14 +1,14 @@
 """The operations that change threads, as steps inside a transaction: save, delete, expire, copy, pending writes.
 
 Every change of a thread begins with a lock on its row, so that commits and deletions exclude each other. `SQLThreads`
-has the operations, and `SQLThread` is a thread whose row is locked. A backend overrides what its own columns and
-indexes need.
+has the operations, and `SQLThread` is a thread whose row is locked. A backend overrides them for its own columns and
+indexes.
 
-A handle that has just saved to a thread knows its row (`LastSeenThread`). If `last_seq` and `removals` are still what
-they were, nothing has happened to the thread since, and a save that builds on the last one needs no questions. A server
-that has lost saves, in a failover or with a backup that was restored, may give the same numbers out again: the key of a
-thread to another thread, and sequence numbers to what others save. So a save that asks nothing names the thread by its
-id, too, and wants the checkpoint that the chain ends with (`LastSeenThread.base`) to be there, with its rev.
+A handle that has just saved to a thread remembers its row (`LastSeenThread`). If `last_seq` and `removals` are
+unchanged, nothing has happened to the thread since, and a save on top of the last one needs no questions. But a server
+that has lost saves, in a failover or with a backup that was restored, may give out the same numbers again: the key of a
+thread to another thread, and sequence numbers to other saves. So a save without questions also names the thread by its
+id, and requires that the last save (`LastSeenThread.base`) is there with its rev.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from locus.memory.model.retention import Line, Place, Removal, ancestors, cut, p
 from locus.memory.model.trimming import MOST_ROWS
 
 FEW_ANCESTORS = 32
-"""So many are looked up one by one. For more, all of a namespace are read, without what they hold."""
+"""The number of ancestors that are looked up one by one. For more, the whole namespace is read, without payloads."""
 OF_TASK = "thread = ? AND namespace = ? AND checkpoint_id = ? AND task_id = ?"
 
 
 @dataclass
 class LoadedView:
-    """A `commit_rules.View` of a thread that holds only what one commit asks about, read beforehand."""
+    """A `commit_rules.View` that holds only what one commit asks about. It is read beforehand."""
 
     last_seq: int
     by_id: dict[str, Known] = field(default_factory=dict)
@@ -54,16 +54,16 @@ class LoadedView:
 
 @dataclass(frozen=True)
 class Chosen:
-    """The checkpoints that a copy is to have: all, or those of a namespace that have these sequence numbers."""
+    """The checkpoints to copy: all of a thread, or those of a namespace that have these sequence numbers."""
 
     count: int
     namespace: str | None = None
     seqs: Sequence[int] = ()
     orphan: int | None = None
-    """The one whose parent is left behind."""
+    """The sequence number of the copied checkpoint whose parent is not copied."""
 
     def conditions(self, sql: Flavour) -> Iterator[tuple[str, Sequence[Any]]]:
-        """Conditions on checkpoints `o`, with their values, that are met by all of them together."""
+        """Conditions on checkpoints `o`, with their values, that together select the chosen ones."""
         if self.namespace is None:
             yield "1 = 1", ()
         for some in portions(self.seqs):
@@ -80,7 +80,7 @@ class SQLThread:
     """A thread whose row this transaction has locked."""
 
     removals = 0
-    """How often something was deleted from it, where a save has to know that (see `LastSeenThread`)."""
+    """The number of deletions from this thread, for backends that use `LastSeenThread`."""
 
     def __init__(self, sql: Flavour, key: int, thread_id: str, last_seq: int) -> None:
         self.sql = sql
@@ -89,7 +89,7 @@ class SQLThread:
         self.last_seq = last_seq
 
     def look(self, commit: Commit) -> Steps[LoadedView]:
-        """Everything that `decide` may ask about this commit."""
+        """Read everything that `decide` may ask about this commit."""
         sql, view = self.sql, LoadedView(self.last_seq)
         ids = {commit.checkpoint_id, *([commit.base.checkpoint_id] if commit.base else [])}
         if isinstance(commit.parent_id, str):
@@ -131,7 +131,7 @@ class SQLThread:
         yield self.moved(commit, outcome)
 
     def moved(self, commit: Commit, outcome: Outcome) -> tuple[str, Sequence[Any]]:
-        """The statement that raises the thread's counter."""
+        """The statement that raises the thread's counter to the number of a commit."""
         return (
             f"UPDATE {self.sql.threads} SET last_seq = ?, expires_at = ? WHERE id = ?",
             (outcome.seq, self.sql.expiry(commit.expires_at), self.key),
@@ -145,21 +145,21 @@ class SQLThread:
         yield self.sql.insert_checkpoint, self.sql.new_checkpoint(self.key, entry, head, manifest)
 
     def entries(self) -> Steps[dict[int, tuple[Entry, str]]]:
-        """Every checkpoint of the thread by sequence number: its entry and manifest."""
+        """Read the entry and the manifest of every checkpoint of the thread, by sequence number."""
         sql = self.sql
         rows = yield (
             f"SELECT {sql.columns('manifest')} FROM {sql.joined} WHERE c.thread = ? ORDER BY c.seq",
             (self.key,),
         )
-        found = [CheckpointRow(*row) for row in rows]
-        return {row.seq: (entry_of(sql, row), sql.read_json(row.manifest)) for row in found}
+        checkpoints = [CheckpointRow(*row) for row in rows]
+        return {row.seq: (entry_of(sql, row), sql.read_json(row.manifest)) for row in checkpoints}
 
     def runs(self) -> Steps[list[RunInfo]]:
         rows = yield f"SELECT {RUN_INFO} FROM {self.sql.runs} WHERE thread = ?", (self.key,)
         return [RunInfo(*row) for row in rows]
 
     def before_removing(self, entries: Sequence[Entry], runs: Sequence[RunInfo]) -> Steps[None]:
-        """Take checkpoints and runs that are about to be removed out of a backend's own indexes."""
+        """Remove checkpoints and runs, which are about to be removed, from a backend's own indexes."""
         yield from ()
 
     def remove(
@@ -168,9 +168,10 @@ class SQLThread:
         spare: str | None = None,
         known: Mapping[int, tuple[Entry, str]] | None = None,
     ) -> Steps[None]:
-        """Remove checkpoints with what only they need; `spare` is the manifest of the one that replaces them.
+        """Remove checkpoints, and everything that only they need.
 
-        `known` are all checkpoints, as `entries` gives them, if they were read already.
+        `spare` is the manifest of the checkpoint that replaces them. `known` are all checkpoints, if they were read
+        already, as `entries` returns them.
         """
         entries = known or (yield from self.entries())
         stay = {seq: wanted(manifest) for seq, (_, manifest) in entries.items() if seq not in doomed}
@@ -180,7 +181,7 @@ class SQLThread:
         yield from self.take_out([entries[seq][0] for seq in sorted(doomed)], removal, keep_writes=spare is not None)
 
     def take_out(self, gone: Sequence[Entry], removal: Removal, *, keep_writes: bool = False) -> Steps[None]:
-        """Carry out a removal of these checkpoints that was planned."""
+        """Carry out a planned removal of these checkpoints."""
         sql = self.sql
         yield from self.before_removing(gone, removal.runs)
         for seqs in portions([entry.seq for entry in gone]):
@@ -215,7 +216,7 @@ class SQLThread:
         return len(entries)
 
     def drop_some(self, most: int) -> Steps[tuple[int, bool]]:
-        """Remove some rows of a thread that nobody sees any more: how many checkpoints, and whether that was all."""
+        """Remove some rows of an expired thread. Return how many checkpoints, and whether the thread is gone."""
         sql = self.sql
         if self.last_seq <= most:
             return (yield from self.drop()), True
@@ -234,44 +235,44 @@ class SQLThread:
         return len(gone), False
 
     def has_any(self) -> Steps[bool]:
-        """Whether the thread has a checkpoint."""
+        """Tell whether the thread has a checkpoint."""
         rows = yield f"SELECT 1 FROM {self.sql.checkpoints} WHERE thread = ? LIMIT 1", (self.key,)
         return bool(rows)
 
     def all_chosen(self) -> Steps[Chosen]:
-        """All checkpoints, for a copy."""
+        """Choose all checkpoints, for a copy."""
         ((count,),) = yield f"SELECT count(*) FROM {self.sql.checkpoints} WHERE thread = ?", (self.key,)
         return Chosen(count)
 
     def chosen(self, namespace: str, ids: Collection[str]) -> Steps[Chosen]:
-        """These checkpoints of a namespace, for a copy."""
+        """Choose these checkpoints of a namespace, for a copy."""
         seqs = sorted(known.seq for known in (yield from self._among(namespace)) if known.checkpoint_id in ids)
         return Chosen(len(seqs), namespace, seqs)
 
     def line(self, line: Line) -> Steps[Chosen]:
-        """A checkpoint with its ancestors, for a copy."""
+        """Choose a checkpoint with its ancestors, for a copy."""
         if line.longest > FEW_ANCESTORS:
-            found = ancestors((yield from self._among(line.namespace)), line.checkpoint_id, line.longest)
+            chosen = ancestors((yield from self._among(line.namespace)), line.checkpoint_id, line.longest)
         else:
-            found = yield from self._few(line)
-        orphan = cut(found, line)
+            chosen = yield from self._few(line)
+        orphan = cut(chosen, line)
         return Chosen(
-            len(found), line.namespace, sorted(known.seq for known in found), None if orphan is None else orphan.seq
+            len(chosen), line.namespace, sorted(known.seq for known in chosen), None if orphan is None else orphan.seq
         )
 
     def _few(self, line: Line) -> Steps[list[Known]]:
-        found: dict[str, Known] = {}
+        by_id: dict[str, Known] = {}
         at: str | None = line.checkpoint_id
-        while at is not None and at not in found and len(found) < line.longest:
+        while at is not None and at not in by_id and len(by_id) < line.longest:
             some = yield from self._among(line.namespace, at)
             if not some:
                 break
-            found[at] = some[0]
+            by_id[at] = some[0]
             at = some[0].parent_id
-        return [*found.values()]
+        return [*by_id.values()]
 
     def _among(self, namespace: str, checkpoint_id: str | None = None) -> Steps[list[Known]]:
-        """What is known of the checkpoints of a namespace, or of one."""
+        """Look up the checkpoints of a namespace, or the one that is named."""
         condition, values = "namespace = ?", [self.sql.text(namespace)]
         if checkpoint_id is not None:
             condition, values = f"{condition} AND checkpoint_id = ?", [*values, self.sql.text(checkpoint_id)]
@@ -279,7 +280,7 @@ class SQLThread:
         return [self._known(row) for row in rows]
 
     def copy_to(self, dest: SQLThread, chosen: Chosen) -> Steps[None]:
-        """Copy checkpoints, and the runs and pending writes that they need, with their numbers. The server copies."""
+        """Copy checkpoints, with their numbers, and the runs and pending writes that they need. The server copies."""
         sql = self.sql
         extents: set[Extent] = set()
         for condition, values in chosen.conditions(sql):
@@ -303,23 +304,23 @@ class SQLThread:
             )
 
     def copy_metadata(self, dest: SQLThread, condition: str, values: Sequence[Any]) -> Steps[None]:
-        """Copy what a backend's own index of metadata has about the checkpoints `o` that meet a condition."""
+        """Copy the metadata of checkpoints `o` that meet a condition, if a backend has an index of its own for it."""
         yield from ()
 
     def _copy_writes(self, dest: SQLThread) -> Steps[None]:
-        """Copy the pending writes of the checkpoints that the copy has."""
+        """Copy the pending writes of the copied checkpoints."""
         sql = self.sql
-        there = (
+        is_copied = (
             f"EXISTS (SELECT 1 FROM {sql.checkpoints} n WHERE n.thread = ? AND n.namespace = o.namespace"
             " AND n.checkpoint_id = o.checkpoint_id)"
         )
         if not (yield f"SELECT 1 FROM {sql.writes} WHERE thread = ? LIMIT 1", (dest.key,)):
-            yield self.copied(sql.writes, sql.pending_columns, there, dest, (dest.key,))
+            yield self.copied(sql.writes, sql.pending_columns, is_copied, dest, (dest.key,))
             return
         # Some wait there for checkpoints already; those of the same tasks are replaced.
         rows = yield (
             f"SELECT o.namespace, o.checkpoint_id, {write_list(sql, 'o')} FROM {sql.writes} o"
-            f" WHERE o.thread = ? AND {there}",
+            f" WHERE o.thread = ? AND {is_copied}",
             (self.key, dest.key),
         )
         for row in rows:
@@ -328,7 +329,7 @@ class SQLThread:
     def copied(
         self, table: str, columns: str, condition: str, dest: SQLThread, values: Sequence[Any]
     ) -> tuple[str, Sequence[Any]]:
-        """The statement that copies the rows `o` of this thread that meet a condition. `thread` comes first."""
+        """The statement that copies the rows `o` of this thread that meet a condition. `thread` is the first column."""
         return (
             f"INSERT INTO {table} ({columns}) SELECT d.id, {of('o', without_thread(columns))}"
             f" FROM {table} o, {self.sql.threads} d WHERE d.id = ? AND o.thread = ? AND {condition}",
@@ -340,7 +341,7 @@ class SQLThreads:
     """The operations that change threads; each is one transaction."""
 
     opening = "t.id, t.last_seq"
-    """What `open` asks about a thread."""
+    """The columns of a thread that `open` reads."""
 
     def __init__(self, sql: Flavour) -> None:
         self.sql = sql
@@ -349,12 +350,12 @@ class SQLThreads:
         return SQLThread(self.sql, key, thread_id, last_seq)
 
     def opened(self, thread_id: str, row: Row) -> SQLThread:
-        """The thread whose row was just locked, from the columns `opening`."""
+        """Make the locked thread of a row with the columns `opening`."""
         key, last_seq = row
         return self.thread(key, thread_id, last_seq)
 
     def open(self, thread_id: str) -> Steps[SQLThread | None]:
-        """The thread, locked, or None if it does not exist or has expired; then it is removed."""
+        """Lock a thread. If it has expired, it is removed; None if it is gone or never existed."""
         sql = self.sql
         rows = yield (
             f"SELECT {self.opening}, {sql.truth(sql.alive)} FROM {sql.threads} t WHERE t.thread_id = ?{sql.lock}",
@@ -418,9 +419,9 @@ class SQLThreads:
         return len(doomed)
 
     def expire(self, at: datetime, most: int = MOST_ROWS) -> Steps[tuple[int, bool]]:
-        """Remove some of the threads that have expired: how many checkpoints, and whether there may be more.
+        """Remove some of the expired threads. Return how many checkpoints, and whether there may be more.
 
-        Nobody sees them any more, so nobody sees one of which only a part is left.
+        Nobody sees an expired thread, so removing only a part of one is safe.
         """
         sql, removed, left = self.sql, 0, most
         expired = yield f"SELECT id, thread_id FROM {sql.threads} WHERE expires_at <= ? LIMIT ?", (sql.time(at), most)
@@ -486,7 +487,7 @@ class SQLThreads:
         yield from self.put(place, writes, keep_numbered)
 
     def delete_orphans(self, thread_id: str, places: Collection[Place]) -> Steps[int]:
-        """Remove the pending writes of those of these checkpoints that are not there; return how many."""
+        """Remove the pending writes of these checkpoints, except of those that exist; return how many."""
         sql, removed = self.sql, 0
         thread = yield from self.open(thread_id)
         if thread is None:
@@ -511,13 +512,13 @@ class SQLThreads:
         return removed
 
     def put(self, place: Sequence[Any], writes: Sequence[Write], keep_numbered: bool) -> Steps[None]:
-        """Write what a task wrote; without `keep_numbered` its numbered writes are gone already."""
+        """Write the pending writes of a task; without `keep_numbered`, its numbered ones are removed already."""
         for write in writes:
             yield self.sql.put_write(), (*place, *self.sql.new_write(write))
 
 
 def added_entry(commit: Commit, outcome: Outcome) -> Entry:
-    """The entry of a checkpoint that a commit adds."""
+    """Make the entry of a checkpoint that a commit adds."""
     return Entry(
         commit.thread_id,
         commit.namespace,
@@ -531,20 +532,21 @@ def added_entry(commit: Commit, outcome: Outcome) -> Entry:
 
 
 def branches_sent_before(commit: Commit) -> set[str]:
-    """The branches whose runs may be stored although `decide` has not found them taken.
+    """The branches whose runs may be stored, although `decide` has not found them taken.
 
-    If a commit is sent again after its checkpoint was removed, others may still use the branches that it opened.
+    If a commit is sent again after its checkpoint was removed, other checkpoints may still use the branches that it
+    opened.
     """
     return set() if commit.fresh_id else {run.branch for run in commit.runs if run.number == 0}
 
 
-MOST_CHAINS = 10_000
+MOST_SEEN_THREADS = 10_000
 MOST_BRANCHES = 100
 
 
 @dataclass(frozen=True)
 class LastSeenThread:
-    """What a handle knows of a thread after its last save, if nobody else has changed the thread since."""
+    """A thread as a handle left it with its last save. It is true as long as nobody else changes the thread."""
 
     key: int
     seq: int
@@ -552,12 +554,12 @@ class LastSeenThread:
     namespace: str
     base: Base
     newest_runs: dict[str, int] = field(default_factory=dict)
-    """The number of the newest run of each branch that these saves wrote."""
+    """The number of the newest run of each branch that the handle's saves have written."""
 
     def continued_by(self, commit: Commit, *, any_id: bool = False) -> bool:
-        """Whether the answers to all that `commit_rules.decide` asks about this commit are known.
+        """Tell whether this knows the answers to everything that `commit_rules.decide` asks about a commit.
 
-        `any_id`: the id need not be fresh, because writing one that is taken fails.
+        `any_id`: the id of the checkpoint need not be fresh, because writing a taken one fails.
         """
         base = self.base
         return (
@@ -571,30 +573,30 @@ class LastSeenThread:
 
 
 class LastSeenThreads:
-    """The chains of a handle, by thread. Several event loops use them, so each step is atomic."""
+    """The threads that a handle has saved to, by id. Several event loops use them, so each step is atomic."""
 
     def __init__(self) -> None:
-        self._chains: dict[str, LastSeenThread] = {}
+        self._threads: dict[str, LastSeenThread] = {}
 
     def get(self, thread_id: str) -> LastSeenThread | None:
-        return self._chains.get(thread_id)
+        return self._threads.get(thread_id)
 
     def forget(self, thread_id: str) -> None:
-        self._chains.pop(thread_id, None)
+        self._threads.pop(thread_id, None)
 
     def note(self, commit: Commit, key: int, seq: int, removals: int, before: LastSeenThread | None = None) -> None:
-        """A commit was written; `before` is the chain that it continues."""
+        """Remember a thread after a commit. `before` is what was remembered, if this commit continues it."""
         newest_runs = {**(before.newest_runs if before else {}), **{run.branch: run.number for run in commit.runs}}
         while len(newest_runs) > MOST_BRANCHES:
             del newest_runs[next(iter(newest_runs))]
-        if len(self._chains) >= MOST_CHAINS and commit.thread_id not in self._chains:
-            self._chains.clear()
+        if len(self._threads) >= MOST_SEEN_THREADS and commit.thread_id not in self._threads:
+            self._threads.clear()
         base = Base(commit.checkpoint_id, commit.rev)
-        self._chains[commit.thread_id] = LastSeenThread(key, seq, removals, commit.namespace, base, newest_runs)
+        self._threads[commit.thread_id] = LastSeenThread(key, seq, removals, commit.namespace, base, newest_runs)
 
 
 def can_be_first(commit: Commit) -> bool:
-    """Whether a commit can be the first of a thread, and have no parent there."""
+    """Tell whether a commit can be the first of a thread, without a parent there."""
     if commit.base is not None or commit.if_latest not in (ANY, None):
         return False
     return not (isinstance(commit.parent_id, str) and (commit.parent_required or commit.parent_as_named))

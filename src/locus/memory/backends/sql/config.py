@@ -17,12 +17,12 @@ _FIRST_SECONDS = 1.0
 
 @dataclass(frozen=True)
 class PoolOptions:
-    """How many connections a pool keeps. `least` of them stay open, the others only for `idle_seconds` without use."""
+    """The size of a pool: `least` connections stay open, the others close after `idle_seconds` without use."""
 
     least: int = 1
     most: int = 10
     wait_seconds: float = 10.0
-    """How long to wait for a connection while all are in use."""
+    """The time to wait for a connection while all are in use."""
     idle_seconds: float = 300.0
 
 
@@ -41,34 +41,34 @@ class SQLServerOptions(TypedDict, total=False):
 
 
 class SQLServerConfig(BaseModel):
-    """How to use a server. A subclass adds where it is. `repr` hides secrets."""
+    """The options of a backend on an SQL server. A subclass adds the address. `repr` hides secrets."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
     server: ClassVar[str] = "an SQL server"
-    """What a URL names, for errors."""
+    """The name of the server in errors."""
     example: ClassVar[str] = "sql://user:password@host/database"
     url_parts: ClassVar[frozenset[str]] = frozenset()
-    """Options that are parts of the URL itself, and cannot follow its question mark."""
+    """The options that are parts of the URL itself, and cannot follow its question mark."""
 
     table_name: str = "locus"
-    """What the names of all tables begin with."""
+    """The prefix of the names of all tables."""
     min_pool_size: int = 1
     max_pool_size: int = 10
     connect_timeout: float = 10.0
-    """Seconds to wait for a connection."""
+    """The seconds to wait for a connection."""
     command_timeout: float = 60.0
-    """Seconds to wait for the answer to a statement."""
+    """The seconds to wait for the answer to a statement."""
     retry_seconds: float = 10.0
-    """How long to keep trying to replace a lost connection, where repeating the operation is safe."""
+    """The time to keep trying to replace a lost connection, if it is safe to repeat the operation."""
     ttl_seconds: float | None = None
     cache_mb: float = CACHE_MB
-    """How many megabytes a handle may hold in memory, so that loads read and decode only what is new."""
+    """The megabytes that a handle may hold in memory, so that loads read and decode only what is new."""
     auto_create_table: bool = True
 
     @classmethod
     def checked(cls, **options: Any) -> Self:
-        """From a user's options."""
+        """Make a config from a user's options, and check it."""
         try:
             config = cls(**options)
         except ValidationError as error:
@@ -78,17 +78,17 @@ class SQLServerConfig(BaseModel):
 
     @classmethod
     def from_url(cls, url: str, **options: Any) -> Self:
-        """From a URL and options, which go before those in the URL."""
+        """Make a config from a URL and options. Options override the URL."""
         return cls.checked(**(cls.options_in(url) | options))
 
     @classmethod
     def options_in(cls, url: str) -> dict[str, Any]:
-        """What a URL says, and nothing that it leaves out. An error does not show the URL."""
+        """Read the options that a URL sets. An error does not show the URL."""
         raise NotImplementedError
 
     @classmethod
     def _read_url(cls, url: str) -> tuple[StoreURL, dict[str, Any]]:
-        """A URL with one host and a name after it, in parts; and the options after its question mark."""
+        """Split a URL into its parts (one host, one name after it) and the options after its question mark."""
         parts = StoreURL(url, f"this is no URL of {cls.server}; one looks like {cls.example}")
         scheme = cls.example.partition("//")[0]
         if not url.startswith(f"{scheme}//") or parts.fragment or "/" in parts.path[1:]:
@@ -101,7 +101,7 @@ class SQLServerConfig(BaseModel):
 
     @classmethod
     def _refusal(cls, error: ValidationError) -> ConfigurationError:
-        """The error for options that are no good. It does not show their values, since one is a password."""
+        """Make the error for options that are invalid. It does not show their values, because one is a password."""
         first = error.errors(include_url=False, include_input=False)[0]
         name = ".".join(map(str, first["loc"][:1]))
         if first["type"] == "extra_forbidden":
@@ -121,9 +121,9 @@ class SQLServerConfig(BaseModel):
 
     @property
     def first_seconds(self) -> float:
-        """How long to try to get the first connection of all: a second, unless `retry_seconds` is given.
+        """The time to keep trying to get the first connection of all: one second, unless `retry_seconds` is given.
 
-        No connection is lost yet, so it is more likely that the address is wrong than that the server restarts.
+        No connection is lost yet, so a wrong address is more likely than a server that restarts.
         """
         return self.retry_seconds if "retry_seconds" in self.model_fields_set else _FIRST_SECONDS
 

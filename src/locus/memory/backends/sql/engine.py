@@ -1,10 +1,12 @@
-"""What the engines for database servers share: pooled connections, transactions on them, and what is tried again.
+"""Engines for SQL databases.
 
-A subclass opens connections (`Connection`), says what its driver's errors mean (`trouble`, `translate`), and adds its
-tables, its search, its look-up by metadata and, where it has one, a shorter way to save.
+`SQLEngine` has the operations that are the same steps in every SQL database. `SQLServerEngine` carries steps out on a
+database server: it keeps pooled connections, runs transactions on them, and decides what to try again. A subclass opens
+connections (`Connection`), interprets its driver's errors (`trouble`, `translate`), and adds its tables, its search,
+its look-up by metadata and, if it has one, a shorter way to save.
 
-Every event loop has a pool of its own. A pool has no tasks, so nothing is left behind when a loop ends. Before it
-hands out a connection it notices if the server has closed it, and errors in opening one reach the caller.
+Every event loop has a pool of its own. A pool has no tasks, so nothing is left behind when a loop ends. Before it hands
+out a connection it notices if the server has closed it, and errors in opening one reach the caller.
 """
 
 from __future__ import annotations
@@ -100,7 +102,7 @@ class SQLEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies, E
         """Carry out steps that change threads, in one transaction. `repeatable`: doing it twice does no harm."""
 
     async def _remove(self, change: Change[T], *, in_turn: bool = False) -> T:
-        """Carry out a change that frees space. `in_turn`: it follows another one, and others may have to wait."""
+        """Carry out a change that frees space. `in_turn`: it follows another one, and leaves others their turn."""
         return await self._change(change)
 
     async def read(self, thread_id: str, namespace: str, checkpoint_id: str | None) -> Stored | None:
@@ -184,9 +186,9 @@ class SQLEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies, E
         return await self._read(partial(sql_read.get_writes, self.sql, thread_id, namespace, checkpoint_id, task_id))
 
     async def outlived(
-        self, kept: Retention, after: str = "", prefix: str = "", limit: int = PAGE
+        self, retention: Retention, after: str = "", prefix: str = "", limit: int = PAGE
     ) -> AsyncGenerator[OutlivedPage]:
-        while page := await self._read(partial(sql_remove.outlived, self.sql, kept, after, prefix, limit)):
+        while page := await self._read(partial(sql_remove.outlived, self.sql, retention, after, prefix, limit)):
             yield page
             after = page.after
 
@@ -214,10 +216,10 @@ class SQLEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies, E
 
 
 class Connection(ABC):
-    """One connection; one task uses it at a time."""
+    """A connection to a server. One task uses it at a time."""
 
     committing = False
-    """Whether a commit was sent: if its answer is lost, nobody knows the outcome of the transaction."""
+    """True once a commit was sent: if its answer is lost, nobody knows the outcome of the transaction."""
 
     @abstractmethod
     async def execute(self, statement: str, values: Sequence[Any]) -> list[Row]:
@@ -235,18 +237,18 @@ class Connection(ABC):
 
     @abstractmethod
     def in_transaction(self) -> bool:
-        """Whether there is a transaction to roll back, on a connection that still works."""
+        """Tell whether there is a transaction to roll back, on a connection that still works."""
 
     @abstractmethod
     def is_usable(self) -> bool:
-        """Whether it is open and idle, as far as can be told without asking the server."""
+        """Tell whether the connection is open and idle, as far as that is known without asking the server."""
 
     @abstractmethod
     def close(self) -> None:
-        """Release it at once; its event loop may be closed already. Never raises."""
+        """Release the connection at once; its event loop may be closed already. Never raises."""
 
     async def quit(self) -> None:
-        """Say goodbye to the server, and close. Never raises."""
+        """Say goodbye to the server, and close the connection. Never raises."""
         self.close()
 
 
@@ -254,37 +256,39 @@ C = TypeVar("C", bound=Connection)
 
 BETWEEN_ATTEMPTS = Backoff(0.02, 0.5)
 ROLLED_BACK_ATTEMPTS = 20
-"""How often in all to try a transaction that the server rolls back (a deadlock)."""
+"""The number of attempts at a transaction that the server rolls back (a deadlock)."""
 
 
 class Trouble(Enum):
-    """What an error of a driver means for the operation."""
+    """The meaning of a driver's error for the operation."""
 
     ROLLED_BACK = auto()
     """The server undid the transaction (a deadlock, a serialisation failure): try again."""
     LOST = auto()
-    """The connection is gone, or none could be opened: try again if repeating can do no harm."""
+    """The connection is gone, or none could be opened: try again if it does no harm to repeat the operation."""
     DEMOTED = auto()
-    """The server takes no writes, and has refused this one: another may take them now."""
+    """The server has become read-only, and has refused this one: another may take writes now."""
     FINAL = auto()
     """Trying again would give the same error."""
 
 
 LEAST_SECONDS = 1.0
-"""How long a search may look into the full text, even if its time went by while that was brought up to date."""
+"""The time that a search may take after the full text was brought up to date, even if its deadline has passed."""
 
 
 class SQLServerEngine(SQLEngine, Generic[C]):
     """Threads in a database server.
 
-    `retry_seconds` is how long to try to replace a lost connection, and `first_seconds` how long to try to get the
-    first one of all.
+    `retry_seconds` is the time to try to replace a lost connection, `first_seconds` that to get the first connection.
     """
 
     creates_tables = True
     has_several_hosts = False
-    """Whether another server can take the place of one that takes no writes any more. If only one is known, the caller
-    is told at once. The next call opens a new connection: its name, or a proxy, may lead to another server by then."""
+    """True if another server may take writes when this one does not any more.
+
+    If only one server is known, the caller is told at once. The next call opens a new connection: its name, or a proxy,
+    may lead to another server by then.
+    """
 
     def __init__(
         self, sql: Flavour, threads: SQLThreads, pool: PoolOptions, *, retry_seconds: float, first_seconds: float
@@ -298,25 +302,26 @@ class SQLServerEngine(SQLEngine, Generic[C]):
 
     @abstractmethod
     async def _connect(self) -> C:
-        """Open a connection. What the driver raises here reaches `trouble`."""
+        """Open a connection. Exceptions of the driver are passed to `trouble`."""
 
     @abstractmethod
     def trouble(self, error: BaseException) -> Trouble:
-        """What one of `driver_errors` means."""
+        """Interpret one of `driver_errors`."""
 
     def has_answered(self, error: BaseException) -> bool:
-        """Whether it was the server that sent one of `driver_errors`: it is there, and may only need some time."""
+        """Tell whether the server itself sent one of `driver_errors`: it is reachable, and may only need some time."""
         return False
 
     def _borrowed(self) -> AbstractAsyncContextManager[C]:
-        """A connection of the running loop's pool."""
+        """Borrow a connection of the running loop's pool."""
         return Borrowed(self._pools.current())
 
     async def _insist(self, work: Callable[[C], Awaitable[T]], *, repeatable: bool, together: bool = False) -> T:
         """Do some work with a connection, and try again while that may help and can do no harm.
 
-        Work that is not `repeatable` is tried again only if it is certain that it had no effect. If that is all that
-        can be said of a group in the end, nobody in it has to try as long again.
+        Work that is not `repeatable` is tried again only if it certainly had no effect. `together` is for work on
+        behalf of several callers: if it certainly had no effect and there is no more time, `NothingCommitted` spares
+        them further attempts.
         """
         started = time.monotonic()
         attempt = 0
@@ -354,7 +359,7 @@ class SQLServerEngine(SQLEngine, Generic[C]):
     async def _transact(
         self, connection: Connection, operation: Operation[T], *, writing: bool, keep: Callable[[T], bool] | None = None
     ) -> T:
-        """Run the steps in one transaction, which is rolled back unless `keep` approves of the result."""
+        """Run steps in one transaction, which is rolled back unless `keep` approves of the result."""
         await connection.begin(writing)
         try:
             result = await run_steps_async(operation(), connection.execute)
@@ -398,7 +403,7 @@ class SQLServerEngine(SQLEngine, Generic[C]):
         return await self._commit_in_steps(connection, commit)
 
     async def _commit_in_steps(self, connection: C, commit: Commit, changed: list[SQLThread] | None = None) -> Outcome:
-        """Lock the thread, ask, decide and write. The thread that was written is added to `changed`."""
+        """Lock the thread, look, decide and write. The thread that was written is added to `changed`."""
         operation = partial(self._threads.commit, commit, changed)
         return await self._transact(connection, operation, writing=True, keep=attrgetter("is_written"))
 
@@ -462,7 +467,7 @@ class Pool(Generic[C]):
         self._closed = False
 
     async def take(self) -> C:
-        """A connection; raises TimeoutError if all are in use for too long."""
+        """Take a connection; raises TimeoutError if all are in use for too long."""
         await self._place()
         try:
             while self._idle:
@@ -490,7 +495,7 @@ class Pool(Generic[C]):
             ) from error
 
     def give_back(self, connection: C, *, sound: bool) -> None:
-        """`sound`: the connection is in no transaction, so the next task may use it."""
+        """Return a connection. `sound`: it is in no transaction, so the next task may use it."""
         self._places.release()
         now = time.monotonic()
         if self._closed or not sound:
@@ -501,26 +506,26 @@ class Pool(Generic[C]):
             self._idle.pop(0)[1].close()
 
     def drop_idle(self) -> None:
-        """Close what is idle: whoever comes next opens a connection."""
+        """Close the idle connections. The next task opens a new one."""
         while self._idle:
             self._idle.pop()[1].close()
 
     async def close(self) -> None:
-        """Close what is idle now, and what is in use when it is given back."""
+        """Close idle connections now, and the others when they are returned."""
         self._closed = True
         while self._idle:
             await self._idle.pop()[1].quit()
 
     def abandon(self) -> None:
-        """The same, from anywhere and at once: for a loop that is closed."""
+        """Close the pool as `close` does, but without waiting: for a loop that is closed."""
         self._closed = True
         self.drop_idle()
 
 
 class Borrowed(AbstractAsyncContextManager[C]):
-    """A connection of a pool, for a while. If something is raised, it is closed, unless it is idle.
+    """A context that borrows a connection of a pool. After an exception the connection is closed, unless it is idle.
 
-    A class, because every save passes through here, and a generator would cost three times as much.
+    This is a class because every save passes through it, and a generator would take three times as long.
     """
 
     __slots__ = ("_connection", "_pool")
@@ -541,7 +546,7 @@ class Borrowed(AbstractAsyncContextManager[C]):
 
 
 class LoopPools(PerLoop[Pool[C]]):
-    """A pool for each event loop that asks."""
+    """The pools of connections, one for each event loop."""
 
     def __init__(self, connect: Callable[[], Awaitable[C]], options: PoolOptions) -> None:
         self._connect = connect
@@ -549,9 +554,9 @@ class LoopPools(PerLoop[Pool[C]]):
 
         async def connect_for_owner() -> C:
             # The pools must not keep their owner alive.
-            found = owner()
-            assert found is not None, "whoever waits for this connection holds the owner"
-            return await found._connect()
+            pools = owner()
+            assert pools is not None, "whoever waits for this connection holds the owner"
+            return await pools._connect()
 
         super().__init__(lambda: Pool(connect_for_owner, options), Pool.close, abandon=Pool.abandon)
 
@@ -562,7 +567,7 @@ class LoopPools(PerLoop[Pool[C]]):
 
 
 def close_without_loop(transport: Any) -> None:
-    """Close a socket whose event loop, where asyncio would do that, is closed already."""
+    """Close a socket whose event loop, which would normally close it, is closed already."""
     below = getattr(transport, "_ssl_protocol", None)
     if below is not None:
         transport = below._transport

@@ -1,12 +1,12 @@
-"""The steps of an operation, without I/O, and how each database spells them.
+"""Operations as steps without I/O, and the spelling of SQL in each database.
 
-An operation is a generator. It yields statements, is sent their rows, and returns its result, so that the same lines
-serve SQLite, which blocks an OS thread of its own, and servers, whose drivers are async. A `Flavour` holds what
-databases spell differently. Statements are written with `?`, whatever the driver wants.
+An operation is a generator. It yields statements, is sent their rows, and returns its result. So the same code serves
+SQLite, which blocks an OS thread of its own, and servers, whose drivers are async. A `Flavour` holds what databases
+spell differently. Statements are written with `?`, whatever the driver expects.
 
-Large values of pending writes are packed by zlib, because what a task wrote appears in the next checkpoint once more.
-zlib is part of Python, so every installation can read it. A value that is small, or huge, or that hardly shrinks,
-stays JSON that a person can read.
+Large values of pending writes are packed by zlib, because the next checkpoint stores the same values again. zlib is
+part of Python, so every installation can read them. A value that is small, huge, or that hardly shrinks stays JSON that
+a person can read.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ Steps = Generator[tuple[str, Sequence[Any]], list[Any], T]
 """Yields statements with their values, and is sent their rows (an empty list for a statement that returns none)."""
 
 ENTRY_COLUMNS = len(CheckpointRow._fields) - len(CheckpointRow._field_defaults)
-"""How many columns of a `CheckpointRow` every statement selects."""
+"""The number of columns of a `CheckpointRow` that every statement selects."""
 
 PORTION = 500
-"""How many values one statement names; every database takes that many."""
+"""The number of values that one statement may name. Every database accepts that many."""
 
 
 def run_steps(steps: Steps[T], execute: Callable[[str, Sequence[Any]], list[Any]]) -> T:
@@ -69,34 +69,37 @@ async def run_steps_async(steps: Steps[T], execute: Callable[[str, Sequence[Any]
 
 
 def portions(values: Sequence[T], size: int = PORTION) -> Iterator[list[T]]:
-    """The values in lists that are short enough for one statement."""
+    """Split values into lists that are short enough for one statement."""
     left = iter(values)
     while portion := list(islice(left, size)):
         yield portion
 
 
 def marks(count: int) -> str:
-    """`(?, ?, ?)`"""
+    """Placeholders for so many values: `(?, ?, ?)`."""
     return f"({', '.join('?' * count)})"
 
 
 class Flavour:
-    """How one database spells what databases spell differently. The defaults are standard SQL.
+    """The SQL of one database, where databases differ. The defaults are standard SQL.
 
-    The names of the tables are attributes, quoted as statements need them.
+    Attributes hold the names of the tables, quoted as statements need them.
     """
 
     dialect: Dialect = EXACT
     lock = " FOR UPDATE"
-    """After a SELECT: nobody else may lock or change the row until this transaction ends."""
+    """Added to a SELECT: nobody else may lock or change the rows until this transaction ends."""
     json_mark = "?"
     """The placeholder for a value of a JSON column."""
     newest = "c.id DESC"
     """The order of checkpoints of all threads, newest first."""
     along_history = ""
-    """After SELECT, for checkpoints `c` of one namespace by number: a hint for a database that would go through all."""
+    """A hint after SELECT for checkpoints `c` of one namespace in the order of their numbers.
+
+    It keeps a database from reading all of them.
+    """
     checksums = False
-    """Whether rows have a checksum: where JSON comes back as it was written. Other servers have checksums of pages."""
+    """True if rows have a checksum. SQLite needs one; servers have checksums of their pages."""
 
     def __init__(self, table_prefix: str = "locus_") -> None:
         self.prefix = table_prefix
@@ -106,6 +109,8 @@ class Flavour:
         self.writes = self.table("writes")
         self.joined = f"{self.checkpoints} c JOIN {self.threads} t ON t.id = c.thread"
         self.alive = "(t.expires_at IS NULL OR t.expires_at > ?)"
+        self.of_thread = self.is_of_thread("c")
+        """A condition: the checkpoint `c` belongs to the thread with the id `?`."""
         self.passed = self.is_passed()
         """A condition: the namespace of the checkpoint `c` has newer ones."""
         self.entry = self.columns()
@@ -116,7 +121,7 @@ class Flavour:
         self.exported = self.columns("head", "manifest", "thread", *checksum)
         """The columns of a checkpoint for an export."""
         self.held = self.held_columns(with_checksum=self.checksums)
-        """A `CheckpointRow` with all its fields for the checkpoint `h` that a reader has."""
+        """All fields of a `CheckpointRow` for the checkpoint `h` that a reader already has."""
         self.run_columns = ", ".join((RUN_COLUMNS, *checksum))
         """The columns of the table of runs; `thread` comes first."""
         self.run = ", ".join((f"{RUN_INFO}, {self.json_column('items')}, items_before", *checksum))
@@ -125,16 +130,16 @@ class Flavour:
         values = [self.json_mark if name in json_columns else "?" for name in NewCheckpoint._fields]
         columns, marked = (CHECKPOINT_COLUMNS, *checksum), (*values, *("?" for _ in checksum))
         self.checkpoint_columns = ", ".join(columns)
-        """The columns of the table of checkpoints that a copy has, too; `thread` comes first."""
+        """The columns of the table of checkpoints that a copy takes over; `thread` comes first."""
         self.pending_columns = ", ".join((WRITE_COLUMNS, *checksum))
-        """The same for the table of pending writes."""
+        """The columns of the table of pending writes that a copy takes over; `thread` comes first."""
         self.insert_checkpoint = f"INSERT INTO {self.checkpoints} ({', '.join(columns)}) VALUES ({', '.join(marked)})"
         run_marks = ("?, ?, ?, ?, ?, ?", self.json_mark, "?", *("?" for _ in checksum))
         self.run_marks = f"VALUES ({', '.join(run_marks)})"
         self.insert_run = f"INSERT INTO {self.runs} ({self.run_columns}) {self.run_marks}"
 
     def latest_in(self, namespace: str) -> tuple[str, list[Any]]:
-        """What follows AND, and its values: the checkpoint `c` is the latest in a namespace of the thread `t`."""
+        """A condition, ORDER BY and LIMIT, with their values, for the latest checkpoint `c` in a namespace."""
         return f"{self.in_order('c.namespace')} = ? ORDER BY c.seq DESC LIMIT 1", [self.text(namespace)]
 
     def is_passed(self) -> str:
@@ -145,7 +150,7 @@ class Flavour:
         )
 
     def columns(self, *more: str) -> str:
-        """What to select for a `CheckpointRow`: the columns of an entry, and `more` of its fields."""
+        """The columns of a SELECT for a `CheckpointRow`: those of an entry, and `more` of its fields."""
         last = max((CheckpointRow._fields.index(name) + 1 for name in more), default=ENTRY_COLUMNS)
         names = enumerate(CheckpointRow._fields[:last])
         return ", ".join(
@@ -153,20 +158,20 @@ class Flavour:
         )
 
     def held_columns(self, *, with_checksum: bool) -> str:
-        """The rev and the manifest, or everything that the checksum is of, and NULL for all other fields."""
+        """The rev and the manifest, or everything that the checksum covers, with NULL for all other fields."""
         of_checksum = {*CheckpointRow._fields} - {"thread_id", "parent_id", "passed", "thread", "key"}
         names = of_checksum if with_checksum else {"rev", "manifest"}
         return ", ".join(self._column(name, "h") if name in names else "NULL" for name in CheckpointRow._fields)
 
     def _column(self, name: str, alias: str) -> str:
-        """A field of a `CheckpointRow`."""
+        """The expression for one field of a `CheckpointRow`."""
         if name in ("metadata", "head", "manifest"):
             return self.json_column(f"{alias}.{name}")
         others = {"thread_id": "t.thread_id", "passed": self.truth(self.passed), "key": f"{alias}.id"}
         return others.get(name, f"{alias}.{name}")
 
     def new_checkpoint(self, thread: int, entry: Entry, head: str, manifest: str) -> NewCheckpoint:
-        """The row of a checkpoint, for an INSERT."""
+        """Make the row of a checkpoint, for an INSERT."""
         return NewCheckpoint(
             thread,
             self.text(entry.namespace),
@@ -181,72 +186,70 @@ class Flavour:
         )
 
     def new_run(self, thread: Any, run: Run, seq: int) -> tuple[Any, ...]:
-        """The row of a run, for an INSERT."""
+        """Make the row of a run, for an INSERT."""
         return (thread, *run[:4], seq, self.json(run.items), run.before)
 
     def read_run(self, row: Sequence[Any]) -> Run:
-        """A run from the columns `run`."""
+        """Make a run of the columns `run`."""
         branch, number, start, length, items, before = row
         return Run(branch, number, start, length, self.read_json(items), before)
 
-    def read_runs(self, rows: Sequence[Sequence[Any]], found: dict[str, dict[int, Run]]) -> None:
-        """Add runs from the columns `run` to what was found, by branch and number."""
+    def read_runs(self, rows: Sequence[Sequence[Any]], runs: dict[str, dict[int, Run]]) -> None:
+        """Add runs, made of the columns `run`, to `runs` by branch and number."""
         for row in rows:
             run = self.read_run(row)
-            found.setdefault(run.branch, {})[run.number] = run
+            runs.setdefault(run.branch, {})[run.number] = run
 
     def check_checkpoint(self, row: CheckpointRow) -> None:
         """Refuse a row that does not fit its checksum, if it has one."""
 
     def new_write(self, write: Write) -> tuple[Any, ...]:
-        """A pending write for an INSERT: what follows the ids in its row."""
+        """Make the part of a pending write's row that follows the ids, for an INSERT."""
         return (write.idx, self.text(write.task_path), self.text(write.channel), *self.write_values(write.value))
 
     def table(self, name: str) -> str:
         return f"{self.prefix}{name}"
 
     def truth(self, condition: str) -> str:
-        """A condition as a column."""
+        """Make a condition a column of a SELECT."""
         return condition
 
-    @property
-    def of_thread(self) -> str:
-        """A condition: the checkpoint `c` belongs to the thread with the id `?`."""
-        return self.is_of_thread("c")
-
     def is_of_thread(self, alias: str) -> str:
-        """A condition: a row that is joined with its thread `t` belongs to the one with the id `?`."""
+        """A condition: a row that is joined with its thread `t` belongs to the thread with the id `?`."""
         return "t.thread_id = ?"
 
     def in_order(self, column: str) -> str:
-        """A namespace as the index of sequence numbers has it, for queries about the order of checkpoints."""
+        """The expression for a namespace in queries about the order of checkpoints.
+
+        It fits the index of sequence numbers.
+        """
         return column
 
     def json_column(self, column: str) -> str:
-        """An expression that gives a JSON column as text."""
+        """An expression that returns a JSON column as text."""
         return column
 
     def bytes_of(self, column: str) -> str:
-        """How many bytes the text of a JSON column has, in UTF-8."""
+        """An expression for the number of bytes that the text of a JSON column has in UTF-8."""
         return f"octet_length({self.json_column(column)})"
 
     def write_bytes(self) -> str:
-        """How many bytes the value of a pending write has, as it is kept."""
+        """An expression for the number of bytes that the stored value of a pending write has."""
         return self.bytes_of("value")
 
     def holds(self, column: str) -> str:
         """A condition that a JSON column contains the plain value `?`; "" if the database cannot tell.
 
-        It may be true of other columns, too. `leaf` prepares the value.
+        It may hold for columns without the value, too. `leaf` prepares the value.
         """
         return ""
 
     def leaf(self, value: str) -> Any:
-        """The value (JSON) that `holds` compares with."""
+        """Prepare a value (JSON) for the placeholder of `holds`."""
         return value
 
     def pairs(self, count: int) -> str:
-        """The right side of `(a, b) IN`, for so many pairs."""
+        """The right side of `(a, b) IN` for so many pairs."""
         return f"({', '.join(['(?, ?)'] * count)})"
 
     def insert_unless_there(self, table: str, columns: str, values: str) -> str:
@@ -262,48 +265,48 @@ class Flavour:
         )
 
     def write_columns(self, of: str = "") -> str:
-        """The columns with the value of a pending write, which `put_write` takes last; `of` is a table's alias."""
+        """The columns that hold the value of a pending write, last in `put_write`. `of` is an alias, with its dot."""
         return self.json_column(f"{of}value")
 
     def write_values(self, text: str) -> tuple[Any, ...]:
-        """JSON as those columns hold it."""
+        """Split JSON into the values of the columns `write_columns`."""
         return (self.json(text),)
 
     def read_write(self, columns: Sequence[Any]) -> str:
-        """The JSON that those columns hold."""
+        """Read the JSON that the columns `write_columns` hold."""
         return self.read_json(columns[0])
 
     def time(self, at: datetime) -> Any:
-        """A time as the driver takes it."""
+        """Convert a time to what the driver takes."""
         return at
 
     def expiry(self, at: datetime | None) -> Any:
-        """The time at which a thread expires, or NULL if it does not."""
+        """Convert the time at which a thread expires; NULL if it does not expire."""
         return None if at is None else self.time(at)
 
     def no_time(self, column: str) -> str:
-        """A condition: what a column of times holds is none. Most databases would not have let it in."""
+        """A condition: a column of times holds something else. Most databases cannot store that."""
         return "1 = 0"
 
     def read_time(self, value: Any) -> datetime:
-        """A time as the driver gave it; raises TypeError or ValueError if it is none."""
+        """Convert a time from what the driver returns; raises TypeError or ValueError if it is none."""
         if not isinstance(value, datetime):
             raise TypeError(f"{type(value).__name__} is no time")
         return value
 
     def text(self, value: str) -> str:
-        """An id as a text column can hold it; the order of ids stays the same."""
+        """Encode an id for a text column. Encoded ids sort as the ids do."""
         return value
 
     def read_text(self, value: str) -> str:
         return value
 
     def json(self, text: str) -> str:
-        """JSON as a JSON column can hold it without changing it."""
+        """Encode JSON so that a JSON column returns it unchanged."""
         return to_native(text, self.dialect)
 
     def manifest_json(self, text: str) -> str:
-        """The same for a manifest, which only Locus reads."""
+        """Encode a manifest for its column. Only Locus reads it."""
         return self.json(text)
 
     def read_json(self, text: Any) -> str:
@@ -313,18 +316,21 @@ class Flavour:
 
 
 SMALLEST, LARGEST = 256, 262_144
-"""In characters. Packing larger ones would hold up an event loop, and PostgreSQL compresses those by itself."""
+"""The sizes, in characters, between which a value is packed.
+
+Packing larger ones would hold up an event loop, and PostgreSQL compresses those by itself.
+"""
 LEVEL = 6
-"""A twentieth smaller than with level 1, for some hundredths of a millisecond a value."""
+"""The level of zlib. Packed values are a twentieth smaller than with level 1, and take some microseconds more."""
 
 
 def packed(text: str) -> bytes | None:
-    """The text in less than three quarters of its bytes, or None."""
+    """Pack a text; None if that saves less than a quarter of its bytes."""
     if not SMALLEST <= len(text) <= LARGEST:
         return None
     plain = text.encode()
-    found = zlib.compress(plain, LEVEL)
-    return found if len(found) * 4 < len(plain) * 3 else None
+    data = zlib.compress(plain, LEVEL)
+    return data if len(data) * 4 < len(plain) * 3 else None
 
 
 def unpacked(data: bytes) -> str:
@@ -340,7 +346,7 @@ def unpacked(data: bytes) -> str:
 
 
 class PackingFlavour(Flavour):
-    """A database whose JSON columns hold nothing but JSON, so that packed values have a column of their own."""
+    """The SQL of a database whose JSON columns hold only JSON, so that packed values have a column of their own."""
 
     def __init__(self, table_prefix: str = "locus_") -> None:
         super().__init__(table_prefix)

@@ -1,4 +1,4 @@
-"""Several servers behind one URL, one of which takes writes: which of them to ask first, and for how long."""
+"""Several servers behind one URL, one of which takes writes: which to ask first, and how long to wait for it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class NoHostError(ConnectionError):
 
 
 class Hosts(Generic[H]):
-    """Servers that follow each other as the one that takes writes."""
+    """Servers of which one at a time takes writes."""
 
     def __init__(self, hosts: Sequence[H]) -> None:
         self._hosts = list(hosts)
@@ -33,11 +33,11 @@ class Hosts(Generic[H]):
         tell: Callable[[H, BaseException], str],
         is_final: Callable[[BaseException], bool],
     ) -> T:
-        """A connection to the first server to which `connect` opens one.
+        """Connect to the first server to which `connect` succeeds.
 
-        The one that was usable last is asked first. Each has an even share of the seconds that are left, so that one
-        that is silent, because its machine is gone, does not use up the time of the others. If all of them refuse with
-        `errors` that are final, waiting does not help: then the last of these is raised.
+        The server that was usable last is asked first. Each gets an even share of the seconds that are left, so that a
+        silent server does not use up the time of the others. If all of them refuse with `errors` that are final,
+        waiting does not help, and the last of these is raised.
         """
         failures: list[tuple[H, BaseException]] = []
         end = time.monotonic() + seconds

@@ -1,4 +1,4 @@
-"""Reading from the tables that the SQL backends share: one checkpoint, lists of them, and whole threads for export."""
+"""Reading from the tables of SQL databases: one checkpoint, lists of them, and whole threads for export."""
 
 from __future__ import annotations
 
@@ -23,15 +23,18 @@ from locus.memory.model.sizes import brought, fitting
 
 PAGE = 200
 AT_ONCE = 20
-"""How many extents are read by one statement; a checkpoint of many small lists has more."""
+"""The number of extents that one statement reads. Only a checkpoint of many small lists has more."""
 _IDS_AT_ONCE = 10_000
 _IDS_LOOKED_AT = 1_000
-"""How many ids of threads one statement returns: of those that match, and of those that may."""
+"""The number of ids of threads that one statement returns: of threads that match, and of those that may match."""
 _MOST_SAVES = 50_000
 _NEWEST_PORTIONS = (200, LOOKED_AT - 200, 10_000)
-"""How many checkpoints are gone through at a time to find the newest threads. Most pages need only the first."""
+"""The numbers of checkpoints to go through, one after the other, for the newest threads.
+
+Most pages need only the first.
+"""
 FEW = 8
-"""So many runs more than an extent can show are read without a closer look."""
+"""The number of runs, beyond those that an extent can show, that are read without a closer look."""
 
 
 def now(sql: Flavour) -> Any:
@@ -50,10 +53,10 @@ def within(sql: Flavour, prefix: str, thread: str = "t") -> tuple[str, list[Any]
 
 
 def has_prefix(sql: Flavour, prefix: str) -> Steps[tuple[str, list[Any]]]:
-    """The same, as a query over checkpoints `c`, newest first, should have it.
+    """A condition, and its values, for a query over checkpoints `c`: the id of their thread starts with a prefix.
 
-    If few threads have the prefix, it is best to begin with these. If many have it, it is best to go through the
-    checkpoints, and look at each of their threads: then the query must not look as if it could begin with the threads.
+    If few threads have the prefix, the query should begin with these. If many have it, the query should go through the
+    checkpoints and look at each one's thread; then the condition must not look as if the threads were a way to begin.
     """
     here, bounds = within(sql, prefix)
     if not prefix or (yield from is_small(sql, prefix)):
@@ -86,7 +89,7 @@ def stored_of(sql: Flavour, row: CheckpointRow, runs: Mapping[str, list[Run]] | 
 
 
 def write_of(sql: Flavour, row: Row) -> Write:
-    """A pending write from the columns of `write_list`."""
+    """Make a pending write of the columns of `write_list`."""
     task_id, idx, task_path, channel, *value = row
     return Write(sql.read_text(task_id), sql.read_text(task_path), idx, sql.read_text(channel), sql.read_write(value))
 
@@ -97,8 +100,8 @@ def write_list(sql: Flavour, alias: str = "") -> str:
     return f"{dot}task_id, {dot}idx, {dot}task_path, {dot}channel, {sql.write_columns(dot)}"
 
 
-def which_one(sql: Flavour, thread_id: str, namespace: str, checkpoint_id: str | None) -> tuple[str, Sequence[Any]]:
-    """What follows WHERE, and its values, for one checkpoint `c`: the latest if no id is given."""
+def chosen(sql: Flavour, thread_id: str, namespace: str, checkpoint_id: str | None) -> tuple[str, Sequence[Any]]:
+    """A condition with its values, and ORDER BY, that select one checkpoint `c`: the latest if no id is given."""
     if checkpoint_id is None:
         condition, place = sql.latest_in(namespace)
     else:
@@ -106,23 +109,23 @@ def which_one(sql: Flavour, thread_id: str, namespace: str, checkpoint_id: str |
     return f"{sql.of_thread} AND {sql.alive} AND {condition}", [sql.text(thread_id), now(sql), *place]
 
 
-def one(
+def checkpoint_row(
     sql: Flavour, columns: str, thread_id: str, namespace: str, checkpoint_id: str | None
 ) -> Steps[CheckpointRow | None]:
-    """These columns of one checkpoint, the latest if no id is given."""
-    which, values = which_one(sql, thread_id, namespace, checkpoint_id)
+    """Read some columns of one checkpoint: the latest if no id is given."""
+    which, values = chosen(sql, thread_id, namespace, checkpoint_id)
     rows = yield f"SELECT {columns} FROM {sql.joined} WHERE {which}", values
     return CheckpointRow(*rows[0]) if rows else None
 
 
 def entry(sql: Flavour, thread_id: str, namespace: str, checkpoint_id: str | None) -> Steps[Entry | None]:
-    row = yield from one(sql, sql.entry, thread_id, namespace, checkpoint_id)
+    row = yield from checkpoint_row(sql, sql.entry, thread_id, namespace, checkpoint_id)
     return None if row is None else entry_of(sql, row)
 
 
 def manifest(sql: Flavour, thread_id: str, namespace: str, checkpoint_id: str) -> Steps[tuple[str, str] | None]:
-    """The rev and the manifest of a checkpoint."""
-    row = yield from one(sql, sql.stored, thread_id, namespace, checkpoint_id)
+    """Read the rev and the manifest of a checkpoint."""
+    row = yield from checkpoint_row(sql, sql.stored, thread_id, namespace, checkpoint_id)
     if row is None:
         return None
     stored = stored_of(sql, row, {})
@@ -139,17 +142,19 @@ def read(
     *,
     at_once: bool,
 ) -> Steps[Stored | None]:
-    """A checkpoint with its runs, in two statements: all of them, those that hold a part, or those `held` lacks.
+    """Read a checkpoint in two statements: first its row, then its runs.
 
-    `at_once`: both statements see the same instant. If they don't, the second one asks whether the checkpoint still
-    stands. While it does, nothing takes the place of its runs; a number of a run is given out again only after a
-    deletion. If it is gone, or another one has its id, all is read again.
+    With `part`, only the runs that hold it are read; with `held`, only those that a reader of `held` lacks.
+
+    `at_once`: both statements see the same instant. If they don't, the second one also asks whether the checkpoint
+    still exists. As long as it does, no other run takes the place of one of its runs; the number of a run is given out
+    again only after a deletion. If the checkpoint is gone, or another one has its id, everything is read again.
     """
     while True:
         if held is None:
-            row, known = (yield from one(sql, sql.stored, thread_id, namespace, checkpoint_id)), None
+            row, known = (yield from checkpoint_row(sql, sql.stored, thread_id, namespace, checkpoint_id)), None
         else:
-            row, known = yield from one_since(sql, thread_id, namespace, checkpoint_id, held)
+            row, known = yield from row_since(sql, thread_id, namespace, checkpoint_id, held)
         if row is None:
             return None
         stored = stored_of(sql, row)
@@ -163,27 +168,27 @@ def read(
 
 
 def _stands(sql: Flavour, row: CheckpointRow) -> Steps[bool]:
-    """Whether a checkpoint is still what it was. If so, runs that are missing are damage."""
+    """Tell whether a checkpoint is still the same. If it is, missing runs are damage."""
     condition, values = _standing(sql, row)
     rows = yield f"SELECT 1 FROM {sql.threads} WHERE id = ? AND {condition}", (row.thread, *values)
     return bool(rows)
 
 
 def _standing(sql: Flavour, row: CheckpointRow) -> tuple[str, Sequence[Any]]:
-    """A condition, and its values: a checkpoint is still there."""
+    """A condition, and its values: a checkpoint still exists."""
     one = f"SELECT 1 FROM {sql.checkpoints} WHERE thread = ? AND namespace = ? AND seq = ? AND rev = ?"
     return f"EXISTS ({one})", (row.thread, row.namespace, row.seq, row.rev)
 
 
-def one_since(
+def row_since(
     sql: Flavour, thread_id: str, namespace: str, checkpoint_id: str | None, held: Base
 ) -> Steps[tuple[CheckpointRow | None, HeldExtents | None]]:
-    """The row of one checkpoint, and what the checkpoint `held` has.
+    """Read the row of one checkpoint, and the extents of the checkpoint `held`.
 
-    None if that one is not there: it is gone, or another has its id. If it is damaged, it is of no use either, and no
-    reason to refuse the one that was asked for.
+    The extents are None if `held` is gone, or if another checkpoint has its id. They are also None if `held` is
+    damaged: that is no reason to refuse the checkpoint that is read.
     """
-    which, values = which_one(sql, thread_id, namespace, checkpoint_id)
+    which, values = chosen(sql, thread_id, namespace, checkpoint_id)
     rows = yield (
         f"SELECT {sql.stored}, {sql.held} FROM {sql.joined} LEFT JOIN {sql.checkpoints} h"
         f" ON h.thread = c.thread AND h.namespace = c.namespace AND h.checkpoint_id = ? WHERE {which}",
@@ -203,11 +208,11 @@ def one_since(
 
 
 HeldExtents = Mapping[str, Sequence[Extent]]
-"""What a reader has, by branch."""
+"""The extents that a reader has already, by branch."""
 
 
 def held_by(manifest: str) -> HeldExtents:
-    """What a reader has who holds the checkpoint with this manifest."""
+    """The extents that a reader of the checkpoint with this manifest has."""
     held: dict[str, list[Extent]] = {}
     for extent in wanted(manifest):
         held.setdefault(extent.branch, []).append(extent)
@@ -215,37 +220,39 @@ def held_by(manifest: str) -> HeldExtents:
 
 
 def continued(extent: Extent, held: HeldExtents) -> Extent | None:
-    """What a reader has of an extent, in its newest version: of this version all of it, or an older one's beginning.
+    """Find the newest extent that a reader has and that an extent continues; None if there is none.
 
-    Of a version the reader has only what lies within the extent that it holds.
+    It is an extent of the same version of the branch that contains all of this one, or the beginning of this one in an
+    older version. Of a version the reader has only what lies within the extent that it holds.
     """
-    found: Extent | None = None
+    newest: Extent | None = None
     for other in held.get(extent.branch, ()):
         within = extent.skip + extent.length <= other.skip + other.length
         fits = other.skip <= extent.skip and (other.run < extent.run or (other.run == extent.run and within))
-        if fits and (found is None or (found.run, found.length) < (other.run, other.length)):
-            found = other
-    return found
+        if fits and (newest is None or (newest.run, newest.length) < (other.run, other.length)):
+            newest = other
+    return newest
 
 
 def new_extents(extents: Iterable[Extent], held: HeldExtents) -> list[Extent]:
-    """Those of which something has to be read."""
-    found = ((extent, continued(extent, held)) for extent in extents)
-    return [extent for extent, other in found if other is None or other.run < extent.run]
+    """The extents of which something has to be read."""
+    pairs = ((extent, continued(extent, held)) for extent in extents)
+    return [extent for extent, other in pairs if other is None or other.run < extent.run]
 
 
 def runs_of(
     sql: Flavour, row: CheckpointRow, extents: Sequence[Extent], held: HeldExtents, *, at_once: bool
 ) -> Steps[dict[str, list[Run]]]:
-    """The runs that extents of a checkpoint show, by branch, without those that a reader has of what is held.
+    """Read the runs that extents of a checkpoint show, by branch, without those that a reader of `held` has.
 
     An extent shows something of the run that it names, and of older ones, down to one that begins at or before its
-    start. Where that is the first of a branch, and there cannot be many more runs than items, all are read. Else that
-    one is looked for, among so many runs. If it is not there, runs were hidden by later ones again and again, or the
-    extent is far from the end of its branch: then only those are read that show something of it.
+    start. If that is the first run of the branch, and there cannot be many more runs than items, all of them are read.
+    Else the oldest one is looked for among a limited number of runs. It may not be there, because later runs have
+    hidden others again and again, or because the extent is far from the end of its branch. Then only those runs are
+    read that show something of the extent.
 
-    The run that an extent names is always read, because it has to be there. If the newer ones do not go on where the
-    held extent ends, or before, that one is of no use, and the older ones are read, too.
+    The run that an extent names is always read, because it has to be there. If the newer runs begin only after the end
+    of the held extent, that extent is of no use, and the older runs are read as well.
     """
     thread = row.thread
     condition, standing = ("", ()) if at_once else _standing(sql, row)
@@ -275,50 +282,50 @@ def runs_of(
             parts.append((f"{select} AND {here}", (*first, *values)))
         else:
             parts.append((f"{select} AND branch = ? AND number <= ? AND number > ?", (*first, branch, run, after)))
-    found: dict[str, dict[int, Run]] = {}
-    yield from _gather(sql, parts, found)
-    lacking = [pair for pair in looked_for if not _reaches(pair[0], found.get(pair[0].branch, {}))]
+    runs: dict[str, dict[int, Run]] = {}
+    yield from _gather(sql, parts, runs)
+    lacking = [pair for pair in looked_for if not _reaches(pair[0], runs.get(pair[0].branch, {}))]
     for extent, after in lacking:
-        yield from _gather(sql, _shown(sql, select, first, thread, extent, after), found)
+        yield from _gather(sql, _shown(sql, select, first, thread, extent, after), runs)
     for extent, other in begun:
-        if not _goes_on(extent, other, found.get(extent.branch, {})):
-            yield from _gather(sql, _shown(sql, select, first, thread, extent, -1), found)
-    return {branch: list(runs.values()) for branch, runs in found.items()}
+        if not _goes_on(extent, other, runs.get(extent.branch, {})):
+            yield from _gather(sql, _shown(sql, select, first, thread, extent, -1), runs)
+    return {branch: list(by_number.values()) for branch, by_number in runs.items()}
 
 
 Selected = tuple[str, Sequence[Any]]
-"""A SELECT, and its values."""
+"""A SELECT with its values."""
 
 
-def _gather(sql: Flavour, parts: Sequence[Selected], found: dict[str, dict[int, Run]]) -> Steps[None]:
+def _gather(sql: Flavour, parts: Sequence[Selected], runs: dict[str, dict[int, Run]]) -> Steps[None]:
     for together in portions(parts, AT_ONCE):
         statement = " UNION ALL ".join(text for text, _ in together)
         rows = yield statement, [value for _, values in together for value in values]
-        sql.read_runs(rows, found)
+        sql.read_runs(rows, runs)
 
 
 def _many(extent: Extent) -> int:
-    """So many runs are not expected of a list of this length. If there are more, later ones hide most of them."""
+    """The number of runs that a list of this length may have. If there are more, later ones hide most of them."""
     return 2 * extent.length + FEW
 
 
 def _reaches(extent: Extent, runs: Mapping[int, Run]) -> bool:
-    """Whether the run was found that begins at or before the start of an extent, among as many as it was looked for."""
+    """Tell whether the runs that were looked through reach back to the start of an extent."""
     oldest = extent.run - _many(extent)
     return any(run.start <= extent.skip and oldest < run.number <= extent.run for run in runs.values())
 
 
 def _goes_on(extent: Extent, other: Extent, runs: Mapping[int, Run]) -> bool:
-    """Whether the runs that follow those of a held extent begin at its end, or before."""
+    """Tell whether the runs that follow those of a held extent begin at its end, or before."""
     end = other.skip + other.length
     return any(run.start <= end and other.run < run.number <= extent.run for run in runs.values())
 
 
 def _shown(sql: Flavour, select: str, first: Sequence[Any], thread: int, extent: Extent, after: int) -> list[Selected]:
-    """The SELECTs of the run that an extent names, and of those after a number that show something of it.
+    """The SELECTs of the run that an extent names, and of those after a number that show something of the extent.
 
-    A run shows something if it begins before all newer ones. `lowest` is the first position that a run or a newer one
-    begins at, so of all runs with the same one, only the newest shows anything. To tell this, no items are read.
+    A run shows something if it begins before all newer ones. `lowest` is the lowest position at which a run or a newer
+    one begins. Of all runs with the same `lowest`, only the newest shows anything. No items are read to find that out.
     """
     branch, run, skip, length = extent
     here, bounds = f"FROM {sql.runs} WHERE thread = ? AND branch = ? AND number > ?", (thread, branch, after)
@@ -341,7 +348,7 @@ def _shown(sql: Flavour, select: str, first: Sequence[Any], thread: int, extent:
 def entries(
     sql: Flavour, condition: str, values: Sequence[Any], limit: int | None, tables: str = "", hint: str = ""
 ) -> Steps[list[Entry]]:
-    """The entries of checkpoints `c` that meet a condition, in threads `t` that have not expired."""
+    """List the entries of checkpoints `c` that meet a condition, in threads `t` that have not expired."""
     ending, bound = ("", ()) if limit is None else (" LIMIT ?", (limit,))
     rows = yield (
         f"SELECT {hint}{sql.entry} FROM {tables or sql.joined} WHERE {sql.alive} AND {condition}{ending}",
@@ -353,15 +360,15 @@ def entries(
 def with_metadata(
     sql: Flavour, tables: str, condition: str, values: Sequence[Any], key: str, value: str, limit: int, prefix: str
 ) -> Steps[list[Entry]]:
-    """Entries whose metadata has this value (canonical JSON) under this key, newest first.
+    """List entries whose metadata has this value (canonical JSON) under this key, newest first.
 
-    The condition finds candidates by an index of `tables`, which may take others for it, too. So each is checked.
+    The condition finds candidates by an index of `tables`, which may not be exact. So each candidate is checked.
     """
-    found: list[Entry] = []
+    matching: list[Entry] = []
     here, bounds = yield from has_prefix(sql, prefix)
     page, after = "", list[int]()
     size = min(limit, PAGE)
-    while len(found) < limit:
+    while len(matching) < limit:
         rows = yield (
             f"SELECT {sql.columns('key')} FROM {tables} WHERE {sql.alive} AND {condition} AND {here}{page}"
             f" ORDER BY c.id DESC LIMIT {size}",
@@ -369,12 +376,12 @@ def with_metadata(
         )
         candidates = [CheckpointRow(*row) for row in rows]
         entries = (entry_of(sql, row) for row in candidates)
-        found += [entry for entry in entries if has_value(entry.metadata, key, value)]
+        matching += [entry for entry in entries if has_value(entry.metadata, key, value)]
         if len(rows) < size:
             break
         page, after = " AND c.id < ?", [candidates[-1].key]
         size = min(4 * size, PAGE)
-    return found[:limit]
+    return matching[:limit]
 
 
 def history(
@@ -407,53 +414,55 @@ def recent(sql: Flavour, limit: int, prefix: str) -> Steps[list[Entry]]:
 
 
 def newest_threads(sql: Flavour, limit: int, before: str | None, prefix: str) -> Steps[NewestThreads]:
-    """The threads with the newest checkpoints, each once.
+    """List the threads with the newest checkpoints, each once.
 
-    Of a prefix with few threads and checkpoints, all threads are looked at. Otherwise the checkpoints are gone through
-    in the order of their ids, in portions, each of which the database reduces to one row a thread: so it gets past a
-    thread with very many checkpoints without sending them.
+    If a prefix has few threads and checkpoints, all of its threads are looked at. Otherwise checkpoints are gone
+    through in the order of their ids, in portions. The database reduces each portion to one row for each thread, so
+    that a thread with very many checkpoints does not have to be sent.
     """
     end = None if before is None else numbers_in(before, 1)[0]
     if not limit:
         return NewestThreads([])
     if prefix and (yield from is_small(sql, prefix, _MOST_SAVES)):
         return _page((yield from _newest_of_all(sql, limit + 1, end, prefix)), limit)
-    found: list[tuple[Entry, int]] = []
+    newest: list[tuple[Entry, int]] = []
     for size in _NEWEST_PORTIONS:
         portion = yield from _portion(sql, end, size)
         if portion is None:
-            return _page(found, limit)
-        threads, most = {entry.thread_id for entry, _ in found}, limit + 1 - len(found)
+            return _page(newest, limit)
+        threads, most = {entry.thread_id for entry, _ in newest}, limit + 1 - len(newest)
         more = yield from _newest_in_portion(sql, portion, end, most, prefix)
         # A thread whose newest checkpoint was removed a moment ago has its newest one in this portion, too.
-        found += [one for one in more if one[0].thread_id not in threads]
-        if len(found) > limit:
-            return _page(found, limit)
+        newest += [pair for pair in more if pair[0].thread_id not in threads]
+        if len(newest) > limit:
+            return _page(newest, limit)
         end = portion.low if len(more) < most else more[-1][1]
-    return NewestThreads([entry for entry, _ in found], cursor_of(end or 0))
+    return NewestThreads([entry for entry, _ in newest], cursor_of(end or 0))
 
 
-def _page(found: Sequence[tuple[Entry, int]], limit: int) -> NewestThreads:
-    """Entries, with their ids; one too many says that there are more."""
-    entries = [entry for entry, _ in found[:limit]]
-    return NewestThreads(entries, cursor_of(found[limit - 1][1]) if len(found) > limit else None)
+def _page(newest: Sequence[tuple[Entry, int]], limit: int) -> NewestThreads:
+    """Make a page of entries with their ids. One entry too many says that there are more."""
+    entries = [entry for entry, _ in newest[:limit]]
+    return NewestThreads(entries, cursor_of(newest[limit - 1][1]) if len(newest) > limit else None)
 
 
 def is_small(sql: Flavour, prefix: str, saves: int = UNLIMITED) -> Steps[bool]:
-    """Whether few threads have a prefix, with no more saves than these; none has more checkpoints than it had saves."""
+    """Tell whether a prefix has few threads, with so many saves at most. No thread has more checkpoints."""
     here, bounds = within(sql, prefix)
     rows = yield (
         "SELECT COUNT(*), COALESCE(SUM(w.last_seq), 0) FROM"
         f" (SELECT t.last_seq FROM {sql.threads} t WHERE {here} LIMIT {LOOKED_AT + 1}) w",
         bounds,
     )
-    threads, found = rows[0]
-    return bool(threads <= LOOKED_AT and found <= saves)
+    threads, saved = rows[0]
+    return bool(threads <= LOOKED_AT and saved <= saves)
 
 
 def _newest_of_all(sql: Flavour, most: int, end: int | None, prefix: str) -> Steps[list[tuple[Entry, int]]]:
-    """The newest checkpoint of every thread of a prefix, newest first, with its id; only of those with none after
-    `end`."""
+    """List the newest checkpoint of every thread of a prefix, with its id, newest first.
+
+    With `end`, threads are left out that have a checkpoint from `end` on.
+    """
     here, bounds = within(sql, prefix, "x")
     # Without the addition, some databases would look for the highest id of all, and then for its thread. And without
     # the limit, which is none here, some would work out the highest id of a thread for each of its checkpoints.
@@ -469,7 +478,7 @@ def _newest_of_all(sql: Flavour, most: int, end: int | None, prefix: str) -> Ste
 
 
 class _Portion(NamedTuple):
-    """Checkpoints by the lowest and the highest of their ids. Those that are saved later are not among them."""
+    """The lowest and the highest id of some checkpoints. Those that are saved later are not among them."""
 
     low: int
     high: int
@@ -477,7 +486,7 @@ class _Portion(NamedTuple):
 
 
 def _portion(sql: Flavour, end: int | None, size: int) -> Steps[_Portion | None]:
-    """So many checkpoints, the newest or those before another one; None if there are none."""
+    """Choose so many checkpoints: the newest, or those before `end`; None if there are none."""
     older, values = ("", ()) if end is None else (" WHERE m.id < ?", (end,))
     ids = f"SELECT m.id FROM {sql.checkpoints} m{older} ORDER BY m.id DESC LIMIT {size}"
     ((low, high),) = yield f"SELECT MIN(w.id), MAX(w.id) FROM ({ids}) w", values
@@ -487,8 +496,10 @@ def _portion(sql: Flavour, end: int | None, size: int) -> Steps[_Portion | None]
 def _newest_in_portion(
     sql: Flavour, portion: _Portion, end: int | None, most: int, prefix: str
 ) -> Steps[list[tuple[Entry, int]]]:
-    """The newest checkpoint of every thread in a portion, newest first, with its id; only of those with none after
-    the portion."""
+    """List the newest checkpoint of every thread in a portion, with its id, newest first.
+
+    With `end`, threads are left out that have a checkpoint from `end` on.
+    """
     here, bounds = within(sql, prefix)
     latest, after = "", list[int]()
     if end is not None:
@@ -520,7 +531,7 @@ def threads(sql: Flavour, pattern: Pattern, limit: int | None) -> Steps[list[str
 
 
 def unlisted(sql: Flavour, prefix: str, after: str, limit: int) -> Steps[list[str]]:
-    """Ids of threads that have expired, or have no checkpoint."""
+    """List the ids of threads that have expired, or have no checkpoint."""
     here, values = within(sql, prefix)
     if after:
         here, values = f"{here} AND t.thread_id > ?", [*values, sql.text(after)]
@@ -533,33 +544,36 @@ def unlisted(sql: Flavour, prefix: str, after: str, limit: int) -> Steps[list[st
 
 
 def count(sql: Flavour, pattern: Pattern) -> Steps[int]:
-    """How many checkpoints the threads that match have together."""
+    """Count the checkpoints of all threads that match."""
     checkpoints = f"(SELECT count(*) FROM {sql.checkpoints} n WHERE n.thread = t.id)"
     return sum(number for _, number in (yield from counted(sql, pattern, None, checkpoints)))
 
 
 def counted(sql: Flavour, pattern: Pattern, limit: int | None, what: str) -> Steps[list[tuple[str, int]]]:
-    """Threads that match, each with a number, in pages. A page has as many as are still wanted, unless the pattern has
-    to be looked at: then it may match few of them."""
-    found: list[tuple[str, int]] = []
+    """List threads that match, each with a number, page by page.
+
+    A page has as many as are still wanted. If each id has to be compared with the pattern, few of them may match, and a
+    page has a fixed size.
+    """
+    matching: list[tuple[str, int]] = []
     most = UNLIMITED if limit is None else limit
     begin, values = "t.thread_id >= ?", [sql.text(pattern.prefix)]
     if pattern.from_after:
         begin, values = "t.thread_id > ?", [sql.text(pattern.after)]
     stop, end = ("", []) if pattern.end is None else (" AND t.thread_id < ?", [sql.text(pattern.end)])
-    while len(found) < most and not pattern.matches_none:
-        size = min(most - len(found), _IDS_AT_ONCE) if pattern.matches_range else _IDS_LOOKED_AT
+    while len(matching) < most and not pattern.matches_none:
+        size = min(most - len(matching), _IDS_AT_ONCE) if pattern.matches_range else _IDS_LOOKED_AT
         rows = yield (
             f"SELECT t.thread_id, {what} FROM {sql.threads} t WHERE {begin}{stop} AND {sql.alive}"
             f" AND EXISTS (SELECT 1 FROM {sql.checkpoints} c WHERE c.thread = t.id) ORDER BY t.thread_id LIMIT ?",
             (*values, *end, now(sql), size),
         )
         named = ((sql.read_text(stored), number) for stored, number in rows)
-        found += [(thread_id, number) for thread_id, number in named if pattern.matches(thread_id)]
+        matching += [(thread_id, number) for thread_id, number in named if pattern.matches(thread_id)]
         if len(rows) < size:
             break
         begin, values = "t.thread_id > ?", [rows[-1][0]]
-    return found[:most]
+    return matching[:most]
 
 
 def get_writes(
@@ -576,9 +590,9 @@ def get_writes(
 
 
 def export(sql: Flavour, thread_id: str, after_seq: int, limit: int, known: Mapping[str, int]) -> Steps[Exported]:
-    """A page of checkpoints, with the runs and the pending writes that belong to it.
+    """Read a page of checkpoints, with their runs and their pending writes.
 
-    Whoever saves decides how large they are. So the database is asked for sizes first, and then for what fits.
+    Users decide how large these are. So the sizes are read first, and then only as much as fits.
     """
     here = f"FROM {sql.joined} WHERE {sql.of_thread} AND {sql.alive} AND c.seq > ? ORDER BY c.seq LIMIT ?"
     values = (sql.text(thread_id), now(sql), after_seq)
@@ -587,8 +601,8 @@ def export(sql: Flavour, thread_id: str, after_seq: int, limit: int, known: Mapp
     if not sizes:
         return Exported([], [])
     rows = yield f"SELECT {sql.exported} {here}", (*values, fitting(int(size) for (size,) in sizes))
-    found = [CheckpointRow(*row) for row in rows]
-    checkpoints, thread = [stored_of(sql, row) for row in found], found[0].thread
+    checkpoint_rows = [CheckpointRow(*row) for row in rows]
+    checkpoints, thread = [stored_of(sql, row) for row in checkpoint_rows], checkpoint_rows[0].thread
     writes = yield from _writes(sql, thread, checkpoints)
     named = [newest_runs([stored.manifest]) for stored in checkpoints[: len(writes)]]
     run_sizes = yield from _runs(sql, f"branch, number, {sql.bytes_of('items')}", thread, _newest(named), known)
@@ -619,15 +633,15 @@ def _runs(
         if number > max(0, after):
             condition = "branch = ? AND number > ? AND number <= ?"
             parts.append((f"{select} AND {condition}", (thread, branch, after, number)))
-    found: list[Row] = []
+    rows: list[Row] = []
     for together in portions(parts, AT_ONCE):
         statement = " UNION ALL ".join(text for text, _ in together)
-        found += yield statement, [value for _, values in together for value in values]
-    return found
+        rows += yield statement, [value for _, values in together for value in values]
+    return rows
 
 
 def _writes(sql: Flavour, thread: int, checkpoints: Sequence[Stored]) -> Steps[list[tuple[Place, list[Write]]]]:
-    """The pending writes of the first of these checkpoints: of as many as fit."""
+    """Read the pending writes of these checkpoints: of the first ones, as many as fit."""
     places = [(stored.entry.namespace, stored.entry.checkpoint_id) for stored in checkpoints]
     if not (yield f"SELECT 1 FROM {sql.writes} WHERE thread = ? LIMIT 1", (thread,)):
         return [(place, []) for place in places]
@@ -636,22 +650,22 @@ def _writes(sql: Flavour, thread: int, checkpoints: Sequence[Stored]) -> Steps[l
     )
     fit = places[: fitting(int(sizes[place][0][0] or 0) if place in sizes else 0 for place in places)]
     rows = yield from _of_places(sql, write_list(sql), thread, fit)
-    found: list[tuple[Place, list[Write]]] = []
+    writes: list[tuple[Place, list[Write]]] = []
 
     def unpacked() -> Iterator[int]:
         # Kept small, they may be large: each is unpacked when those before it have left room.
         for place in fit:
-            found.append((place, sorted((write_of(sql, row) for row in rows.get(place, ())), key=writes_order)))
-            yield sum(len(write.value) for write in found[-1][1])
+            writes.append((place, sorted((write_of(sql, row) for row in rows.get(place, ())), key=writes_order)))
+            yield sum(len(write.value) for write in writes[-1][1])
 
-    return found[: fitting(unpacked())]
+    return writes[: fitting(unpacked())]
 
 
 def _of_places(
     sql: Flavour, columns: str, thread: int, places: Sequence[Place], grouped: str = ""
 ) -> Steps[dict[Place, list[Row]]]:
-    """Something about the pending writes of checkpoints, by checkpoint."""
-    found: dict[Place, list[Row]] = {}
+    """Read columns of the pending writes of checkpoints, by checkpoint."""
+    rows_of: dict[Place, list[Row]] = {}
     for some in portions(places):
         rows = yield (
             f"SELECT namespace, checkpoint_id, {columns} FROM {sql.writes}"
@@ -659,5 +673,5 @@ def _of_places(
             (thread, *(sql.text(name) for place in some for name in place)),
         )
         for namespace, checkpoint_id, *row in rows:
-            found.setdefault((sql.read_text(namespace), sql.read_text(checkpoint_id)), []).append(row)
-    return found
+            rows_of.setdefault((sql.read_text(namespace), sql.read_text(checkpoint_id)), []).append(row)
+    return rows_of

@@ -1,10 +1,8 @@
-"""What a vacuum would remove, asked of the tables for many threads at once; and what a thread takes.
-
-Nothing here changes anything.
+"""Finds what a vacuum would remove, in many threads at once, and measures threads. Nothing is changed.
 
 Threads are looked at in the order of their ids, a page at a time. The age of a checkpoint has no index, because every
-save would pay for it; but the checkpoints of a page are found by their thread, and the database compares their ages.
-Where a number of them is to be kept, only those threads are read that have more.
+save would pay for it; but the checkpoints of a page are found by their thread, and the database compares their ages. If
+a vacuum keeps so many checkpoints of each thread, only those threads are read that have more.
 """
 
 from __future__ import annotations
@@ -24,11 +22,11 @@ from locus.memory.model.retention import Outlived, OutlivedPage, Place, Retentio
 from locus.memory.model.sizes import Measured, MeasuredCheckpoint, MeasuredWrites
 
 MOST_ROWS = 100_000
-"""About as many checkpoints are looked at for one page, so that no statement takes long."""
+"""The approximate number of checkpoints that a page covers, so that no statement takes long."""
 
 
-def outlived(sql: Flavour, kept: Retention, after: str, prefix: str, limit: int) -> Steps[OutlivedPage | None]:
-    """What a vacuum removes from the threads that follow one; None if there are no more."""
+def outlived(sql: Flavour, retention: Retention, after: str, prefix: str, limit: int) -> Steps[OutlivedPage | None]:
+    """List what a vacuum would remove from the threads that follow one; None if there are no more."""
     here, bounds = within(sql, prefix)
     if after:
         here, bounds = f"{here} AND t.thread_id > ?", [*bounds, sql.text(after)]
@@ -46,22 +44,22 @@ def outlived(sql: Flavour, kept: Retention, after: str, prefix: str, limit: int)
         if most <= 0:
             break
     several = {key for key, _, last_seq in rows if key in threads and last_seq > 1}
-    found = _Found(sql, threads)
-    if kept.keep_last is None:
-        yield from _old(found, kept)
+    page = _Page(sql, threads)
+    if retention.keep_last is None:
+        yield from _old(page, retention)
     else:
-        yield from _surplus(found, several, kept, kept.keep_last)
+        yield from _surplus(page, several, retention, retention.keep_last)
     orphans = yield from _orphans(sql, threads)
     outliving = [
-        Outlived(thread_id, found.doomed.get(key, {}), orphaned(orphans.get(key, {}), kept.orphans_before))
+        Outlived(thread_id, page.doomed.get(key, {}), orphaned(orphans.get(key, {}), retention.orphans_before))
         for key, thread_id in threads.items()
     ]
     last = next(reversed(threads.values()))
-    return OutlivedPage(last, len(threads), [one for one in outliving if one], list(found.damaged.values()))
+    return OutlivedPage(last, len(threads), list(filter(None, outliving)), list(page.damaged.values()))
 
 
-class _Found:
-    """What was found in the threads of a page, by their keys."""
+class _Page:
+    """The checkpoints to remove from the threads of a page, and the damage in these, by the keys of threads."""
 
     def __init__(self, sql: Flavour, threads: Mapping[Any, str]) -> None:
         self.sql = sql
@@ -70,7 +68,7 @@ class _Found:
         self.damaged: dict[Any, CorruptCheckpointError] = {}
 
     def time(self, key: Any, value: Any) -> Any:
-        """A stored time; None if it is none, and then the thread is damaged."""
+        """Read a stored time; None if it is invalid, and then the thread is noted as damaged."""
         try:
             return self.sql.read_time(value)
         except (TypeError, ValueError):
@@ -80,38 +78,38 @@ class _Found:
             return None
 
 
-def _old(found: _Found, kept: Retention) -> Steps[None]:
-    """By age alone: the database finds just what goes."""
-    sql = found.sql
-    assert kept.cutoff is not None
-    for keys in portions(list(found.threads)):
+def _old(page: _Page, retention: Retention) -> Steps[None]:
+    """Find checkpoints by age alone. The database returns only those that go."""
+    sql = page.sql
+    assert retention.cutoff is not None
+    for keys in portions(list(page.threads)):
         rows = yield (
             f"SELECT c.thread, c.seq, c.rev, c.created_at FROM {sql.checkpoints} c"
             f" WHERE c.thread IN {marks(len(keys))} AND {_maybe_old(sql)}",
-            (*keys, sql.time(kept.cutoff)),
+            (*keys, sql.time(retention.cutoff)),
         )
         for key, seq, rev, created_at in rows:
-            created = found.time(key, created_at)
-            if created is not None and created < kept.cutoff and key not in found.damaged:
-                found.doomed.setdefault(key, {})[seq] = rev
+            created = page.time(key, created_at)
+            if created is not None and created < retention.cutoff and key not in page.damaged:
+                page.doomed.setdefault(key, {})[seq] = rev
 
 
 def _maybe_old(sql: Flavour) -> str:
-    """A condition: the checkpoint `c` is older than `?`, or nobody can tell."""
+    """A condition: the checkpoint `c` is older than `?`, or its time is invalid."""
     return f"(c.created_at < ? OR {sql.no_time('c.created_at')})"
 
 
-def _surplus(found: _Found, keys: Collection[Any], kept: Retention, keep_last: int) -> Steps[None]:
-    """By number, and maybe by age too: of threads that have more than are kept, or that nobody can tell from those."""
-    sql = found.sql
-    candidates = [key for key in found.threads if key in keys]
-    if kept.cutoff is not None:
+def _surplus(page: _Page, keys: Collection[Any], retention: Retention, keep_last: int) -> Steps[None]:
+    """Find checkpoints by number, and maybe by age. Threads are read that have more than are kept, or a circle."""
+    sql = page.sql
+    candidates = [key for key in page.threads if key in keys]
+    if retention.cutoff is not None:
         old: set[Any] = set()
         for some in portions(candidates):
             rows = yield (
                 f"SELECT DISTINCT c.thread FROM {sql.checkpoints} c"
                 f" WHERE c.thread IN {marks(len(some))} AND {_maybe_old(sql)}",
-                (*some, sql.time(kept.cutoff)),
+                (*some, sql.time(retention.cutoff)),
             )
             old |= {key for (key,) in rows}
         candidates = [key for key in candidates if key in old]
@@ -123,60 +121,61 @@ def _surplus(found: _Found, keys: Collection[Any], kept: Retention, keep_last: i
             some,
         )
         for key, namespace, checkpoint_id, parent_id, seq, rev, created_at in rows:
-            created = found.time(key, created_at)
+            created = page.time(key, created_at)
             if created is not None:
                 parent = None if parent_id is None else sql.read_text(parent_id)
                 names = (sql.read_text(namespace), sql.read_text(checkpoint_id), parent)
-                entries[key].append(Entry(found.threads[key], *names, seq, rev, created, "{}"))
+                entries[key].append(Entry(page.threads[key], *names, seq, rev, created, "{}"))
     for key, members in entries.items():
-        if key not in found.damaged:
-            found.doomed[key] = dict(outlived_in(found.threads[key], members, kept, {}).checkpoints)
+        if key not in page.damaged:
+            page.doomed[key] = dict(outlived_in(page.threads[key], members, retention, {}).checkpoints)
 
 
 def _with_more(sql: Flavour, keys: Sequence[Any], number: int) -> Steps[list[Any]]:
-    """The threads with more than so many checkpoints in a namespace, or with parents that may lead in a circle.
+    """Find threads with more than so many checkpoints in a namespace, or with parents that may form a circle.
 
-    Of what is in such a circle nothing need be on a line. There is one only if some parent came after its child.
+    The checkpoints in a circle need not be on the line of any checkpoint that is kept. There is a circle only if some
+    parent came after its child.
     """
-    found: set[Any] = set()
+    surplus: set[Any] = set()
     for some in portions(keys):
         rows = yield (
             f"SELECT c.thread FROM {sql.checkpoints} c WHERE c.thread IN {marks(len(some))}"
             " GROUP BY c.thread, c.namespace HAVING count(*) > ?",
             (*some, number),
         )
-        found |= {key for (key,) in rows}
+        surplus |= {key for (key,) in rows}
         rows = yield (
             f"SELECT c.thread FROM {sql.checkpoints} c JOIN {sql.checkpoints} p ON p.thread = c.thread"
             " AND p.namespace = c.namespace AND p.checkpoint_id = c.parent_id"
             f" WHERE c.thread IN {marks(len(some))} AND p.seq >= c.seq",
             some,
         )
-        found |= {key for (key,) in rows}
-    return [key for key in keys if key in found]
+        surplus |= {key for (key,) in rows}
+    return [key for key in keys if key in surplus]
 
 
 def _orphans(sql: Flavour, threads: Mapping[Any, str]) -> Steps[dict[Any, dict[Place, int]]]:
-    """How many pending writes wait for a checkpoint that is not there, by thread."""
-    found: defaultdict[Any, dict[Place, int]] = defaultdict(dict)
-    there = (
+    """Count the pending writes of checkpoints that do not exist, by thread."""
+    orphans: defaultdict[Any, dict[Place, int]] = defaultdict(dict)
+    exists = (
         f"SELECT 1 FROM {sql.checkpoints} c WHERE c.thread = w.thread AND c.namespace = w.namespace"
         " AND c.checkpoint_id = w.checkpoint_id"
     )
     for keys in portions(list(threads)):
         rows = yield (
             f"SELECT w.thread, w.namespace, w.checkpoint_id, count(*) FROM {sql.writes} w"
-            f" WHERE w.thread IN {marks(len(keys))} AND NOT EXISTS ({there})"
+            f" WHERE w.thread IN {marks(len(keys))} AND NOT EXISTS ({exists})"
             " GROUP BY w.thread, w.namespace, w.checkpoint_id",
             keys,
         )
         for key, namespace, checkpoint_id, count in rows:
-            found[key][sql.read_text(namespace), sql.read_text(checkpoint_id)] = count
-    return found
+            orphans[key][sql.read_text(namespace), sql.read_text(checkpoint_id)] = count
+    return orphans
 
 
 def measure(sql: Flavour, thread_id: str) -> Steps[Measured | None]:
-    """The bytes of everything that a thread has. The database counts them, and sends no text but the manifests."""
+    """Measure the bytes of everything in a thread. The database counts them, and sends no text but the manifests."""
     size = " + ".join(sql.bytes_of(column) for column in ("c.head", "c.manifest", "c.metadata"))
     rows = yield (
         f"SELECT c.thread, c.namespace, c.checkpoint_id, c.parent_id, c.seq, c.rev, c.created_at,"
@@ -201,7 +200,7 @@ def measure(sql: Flavour, thread_id: str) -> Steps[Measured | None]:
         checkpoints,
         {RunInfo(*row[:4]): int(row[4]) for row in runs},
         {
-            (sql.read_text(namespace), sql.read_text(checkpoint_id)): MeasuredWrites(count, int(found))
-            for namespace, checkpoint_id, count, found in writes
+            (sql.read_text(namespace), sql.read_text(checkpoint_id)): MeasuredWrites(count, int(written))
+            for namespace, checkpoint_id, count, written in writes
         },
     )

@@ -36,9 +36,9 @@ class NewCheckpoint(NamedTuple):
 
 
 class CheckpointRow(NamedTuple):
-    """A checkpoint as a SELECT of `Flavour.columns` returns it: an entry, and what else the statement asks for.
+    """A row of checkpoints as a SELECT of `Flavour.columns` returns it: an entry, and the other columns of the SELECT.
 
-    The values are as the driver gave them.
+    The values are as the driver returns them.
     """
 
     thread_id: str
@@ -52,25 +52,25 @@ class CheckpointRow(NamedTuple):
     head: Any = None
     manifest: Any = None
     passed: Any = None
-    """Whether its namespace has newer checkpoints."""
+    """True if its namespace has newer checkpoints."""
     thread: int = 0
     """The key of its thread."""
     key: int = 0
     """The number of the row itself."""
     checksum: int | None = None
-    """Where the database keeps one (see `Flavour.checksums`)."""
+    """The checksum of the row, in databases that keep one (see `Flavour.checksums`)."""
 
 
 THREAD_COLUMNS = "id, thread_id, last_seq, expires_at"
 CHECKPOINT_COLUMNS = ", ".join(NewCheckpoint._fields)
 RUN_COLUMNS = "thread, branch, number, start, count, seq, items, items_before"
-"""`items_before` is `Run.before`."""
+"""The columns of the table of runs. `items_before` is `Run.before`."""
 WRITE_KEY = "thread, namespace, checkpoint_id, task_id, idx"
 WRITE_COLUMNS = f"{WRITE_KEY}, task_path, channel, value"
 RUN_INFO = "branch, number, start, count"
-"""What a `RunInfo` has, in its order."""
+"""The columns of a `RunInfo`, in the order of its fields."""
 KNOWN = "checkpoint_id, seq, rev, parent_id"
-"""What a `Known` has, in its order."""
+"""The columns of a `Known`, in the order of its fields."""
 
 
 def without_thread(columns: str) -> str:
@@ -83,20 +83,20 @@ def of(alias: str, columns: str) -> str:
 
 
 def read_migrations(package: str) -> tuple[str, ...]:
-    """The migrations of a backend's package, oldest first."""
+    """Read the migrations of a backend's package, oldest first."""
     found = [file for file in files(package).joinpath("migrations").iterdir() if file.name.endswith(".sql")]
     return tuple(file.read_text(encoding="utf-8") for file in sorted(found, key=lambda file: file.name))
 
 
 def read_script(package: str, *path: str) -> str:
-    """A script that a backend's package has beside its migrations."""
+    """Read a script of a backend's package."""
     return files(package).joinpath(*path).read_text(encoding="utf-8")
 
 
 def statements_in(script: str, **names: str) -> tuple[str, ...]:
-    """The statements of a script, with the names of tables in the place of `${prefix}` and the like.
+    """Split a script into its statements, with names in the place of `${prefix}` and other placeholders.
 
-    Each ends with a semicolon at the end of a line; `--` at its start is a comment.
+    Each statement ends with a semicolon at the end of a line; `--` at the start of a line begins a comment.
     """
     text = "".join(line for line in script.splitlines(keepends=True) if not line.startswith("--"))
     text = Template(text).substitute(names) if names else text
@@ -105,11 +105,14 @@ def statements_in(script: str, **names: str) -> tuple[str, ...]:
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 LONGEST_NAME = 40
-"""Most databases allow some 60 characters, and the endings of the names of tables and indexes need some of them."""
+"""The longest name of tables that a user may choose.
+
+Most databases allow some 60 characters, and the endings of the names of tables and indexes need some of them.
+"""
 
 
 def checked_name(name: object, what: str, longest: int = LONGEST_NAME, *, letter_first: bool = False) -> str:
-    """A name that can be pasted into a statement."""
+    """Check a name that will be pasted into a statement."""
     if (
         not isinstance(name, str)
         or not _NAME.fullmatch(name)
@@ -124,19 +127,19 @@ def checked_name(name: object, what: str, longest: int = LONGEST_NAME, *, letter
 
 
 def check_format(found: int, known: int, least: object, where: str) -> None:
-    """Refuse tables that were made by a newer version; `least` is the format that one has to know to use them."""
+    """Refuse tables that a newer version made, unless this one knows `least`, the format that is needed to use them."""
     formats.check_format(found, known, least, f"the tables in {where} have")
 
 
 def checked_format(found: object, known: int) -> int:
-    """The format to migrate from, as a user gave it to `ddl()`."""
+    """Check the format to migrate from, as a user gave it to `ddl()`."""
     if not isinstance(found, int) or isinstance(found, bool) or not 0 <= found <= known:
         raise ConfigurationError(f"from_format is a number from 0 (no tables) to {known}, got {found!r:.40}")
     return found
 
 
 def other_tables(what: str, found: int, wanted: int, call: str, *, reading: bool) -> ConfigurationError:
-    """The error for tables that are missing or of an older format, and that may not be changed.
+    """Make the error for tables that are missing or of an older format, and that may not be changed.
 
     `call` returns the statements that make or migrate them (see `script`).
     """
@@ -146,7 +149,7 @@ def other_tables(what: str, found: int, wanted: int, call: str, *, reading: bool
 
 
 def script(backend: str, found: int, *, partitions: int = 0) -> str:
-    """The call that returns the statements which migrate tables of this format."""
+    """Write the call that returns the statements which migrate tables of this format."""
     if found:
         return f"{backend}.ddl(from_format={found})"
     return f"{backend}.ddl({f'partitions={partitions}' if partitions else ''})"

@@ -1,12 +1,12 @@
-"""What the SQL backends share of search: by the words of a text, and by the value at a path of the payload.
+"""Search in SQL databases: by the words of a text, and by the value at a path of the payload.
 
-Each backend finds rows with its own full-text index: runs, and checkpoints by what their head and metadata say.
-`run_hit` and `checkpoint_hit` lead from such a row to the checkpoint that shows the words. `indexed`, `spelt` and
-`metadata_key` write words and metadata so that no database's own idea of a word or of equality matters.
+Each backend finds rows with its own full-text index: runs, and checkpoints by their head and metadata. `run_hit` and
+`checkpoint_hit` lead from such a row to the checkpoint that shows the words. `indexed`, `spelt` and `metadata_key`
+write words and metadata so that no database's own idea of a word or of equality matters.
 
-`search_data` finds checkpoints by the value at a path. The database narrows it down to threads that contain the value
-anywhere, if it can; the rest is checked here. The items of a thread are read once, however many of its checkpoints
-show them.
+`search_data` finds checkpoints by the value at a path. The database narrows the search down to threads that contain the
+value anywhere, if it can; the rest is checked here. The items of a thread are read once, however many of its
+checkpoints show them.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ _CONTAINERS = (dict, list)
 
 
 def matches(node: Any, path: Path, value: Any) -> bool:
-    """Whether `value` is at `path`. On the way, and at the end, a list stands for each of its items.
+    """Tell whether `value` is at `path`. On the way, and at the end, a list stands for each of its items.
 
-    A dict matches one that has the same values under its keys, and perhaps more keys. Anything else has to be equal.
+    A dict matches a dict that has at least the same values under its keys. Anything else has to be equal.
     """
     if isinstance(node, list):
         return any(matches(item, path, value) for item in node) or (not path and _equal(node, value))
@@ -49,7 +49,7 @@ def _equal(one: Any, other: Any) -> bool:
 
 
 def leaf_of(value: Any) -> str | None:
-    """JSON of a plain value that every match has to contain; None if there is none."""
+    """Find a plain value, as JSON, that every match has to contain; None if there is none."""
     if isinstance(value, _CONTAINERS):
         inner = value.values() if isinstance(value, dict) else value
         return next((leaf for item in inner if (leaf := leaf_of(item)) is not None), None)
@@ -57,7 +57,7 @@ def leaf_of(value: Any) -> str | None:
 
 
 class RunItems:
-    """The runs of one thread, and which of their items match the value."""
+    """The runs of one thread, and which of their items match a value."""
 
     def __init__(self, runs: Iterable[Run], value: Any) -> None:
         self.branches: defaultdict[str, list[Run]] = defaultdict(list)
@@ -67,7 +67,7 @@ class RunItems:
         self._found: dict[tuple[str, int, Path], list[int]] = {}
 
     def shown(self, extents: Sequence[Extent], rest: Path) -> bool:
-        """Whether one of the items that these extents show has the value at the rest of the path."""
+        """Tell whether one of the items that these extents show has the value at the rest of the path."""
         for extent in extents:
             for index, low, high in walk(extent, self.branches[extent.branch]):
                 if any(low <= found < high for found in self._matching(extent.branch, index, rest)):
@@ -83,7 +83,7 @@ class RunItems:
 
 
 def holds(stored: Stored, path: Path, value: Any, items: RunItems) -> bool:
-    """Whether the payload of a checkpoint has the value at the path."""
+    """Tell whether the payload of a checkpoint has the value at the path."""
     cuts = decode_manifest(stored.manifest)
     if isinstance(value, _CONTAINERS) and any(cut[: len(path)] == path for cut in cuts):
         return matches(dict_from(stored), path, value)
@@ -97,18 +97,18 @@ def holds(stored: Stored, path: Path, value: Any, items: RunItems) -> bool:
 
 
 def search_data(sql: Flavour, path: Path, value: Any, limit: int) -> Steps[list[Entry]]:
-    """Entries of checkpoints that have the value at the path, newest first."""
-    found: list[tuple[int, Entry]] = []
+    """List entries of checkpoints that have the value at the path, newest first."""
+    hits: list[tuple[int, Entry]] = []
     for thread, newest in (yield from _candidates(sql, leaf_of(value))):
-        if len(found) == limit and (not found or found[-1][0] > newest):
+        if len(hits) == limit and (not hits or hits[-1][0] > newest):
             break
-        found += yield from _in_thread(sql, thread, path, value)
-        found = sorted(found, key=lambda hit: hit[0], reverse=True)[:limit]
-    return [entry for _, entry in found]
+        hits += yield from _in_thread(sql, thread, path, value)
+        hits = sorted(hits, key=lambda hit: hit[0], reverse=True)[:limit]
+    return [entry for _, entry in hits]
 
 
 def _candidates(sql: Flavour, leaf: str | None) -> Steps[list[Row]]:
-    """Threads that may contain it, with the id of their newest checkpoint, the newest first."""
+    """List threads that may contain a leaf, with the id of their newest checkpoint, newest first."""
     condition, values = "1 = 1", []
     if leaf is not None and sql.holds("c.head"):
         condition = (
@@ -135,18 +135,18 @@ def _in_thread(sql: Flavour, thread: int, path: Path, value: Any) -> Steps[list[
         f"SELECT {sql.columns('head', 'manifest', 'key')} FROM {sql.joined} WHERE c.thread = ? ORDER BY c.id DESC",
         (thread,),
     )
-    found = []
+    matching = []
     for row in (CheckpointRow(*row) for row in rows):
         stored = stored_of(sql, row, items.branches)
         if holds(stored, path, value, items):
-            found.append((row.key, stored.entry))
-    return found
+            matching.append((row.key, stored.entry))
+    return matching
 
 
 def checkpoint_hit(sql: Flavour, key: int, points: float | None, terms: Sequence[str]) -> Steps[Hit | None]:
-    """The hit for the checkpoint with this row id, unless its thread has expired.
+    """Make the hit for the checkpoint with this row id; None if its thread has expired.
 
-    Without points, those that its own text has.
+    Without `points`, the words of the checkpoint's own text are counted.
     """
     rows = yield (
         f"SELECT {sql.columns('head')} FROM {sql.joined} WHERE {sql.alive} AND c.id = ?",
@@ -161,16 +161,16 @@ def checkpoint_hit(sql: Flavour, key: int, points: float | None, terms: Sequence
 
 
 def head_text(head: str, metadata: str) -> str:
-    """What search sees of a checkpoint itself."""
+    """The text of a checkpoint itself that search looks into."""
     return searchable(f"[{head},{metadata}]")
 
 
 def run_hit(
     sql: Flavour, thread: int, branch: str, number: int, points: float | None, terms: Sequence[str]
 ) -> Steps[Hit | None]:
-    """The hit for the first checkpoint that shows the words of a run: the one that added it, if it still exists.
+    """Make the hit for the checkpoint that shows the words of a run: the one that added it, or the first that is left.
 
-    Without points, those that its own text has.
+    Without `points`, the words of the run are counted.
     """
     rows = yield (
         f"SELECT seq, {sql.run} FROM {sql.runs} WHERE thread = ? AND branch = ? AND number = ?",
@@ -193,7 +193,7 @@ def run_hit(
         f" WHERE {sql.alive} AND c.thread = ? AND c.seq >= ? ORDER BY c.seq",
         (now(sql), thread, seq),
     )
-    found: dict[tuple[int, int], str] = {}
+    texts: dict[tuple[int, int], str] = {}
     for checkpoint in (CheckpointRow(*row) for row in rows):
         for extent in wanted(sql.read_json(checkpoint.manifest)):
             if extent.branch != branch or extent.run < number:
@@ -202,17 +202,17 @@ def run_hit(
             end = min(start + length, extent.skip + extent.length, *cuts[passed - 1 : passed])
             piece = (max(start, extent.skip) - start, end - start)
             if piece[0] < piece[1]:
-                if piece not in found:
+                if piece not in texts:
                     text = shown_text(run, *piece)
-                    found[piece] = text if score(terms, text) else ""
-                if found[piece]:
-                    rank = score(terms, found[piece]) if points is None else points
-                    return Hit(entry_of(sql, checkpoint), rank, snippet(terms, found[piece]))
+                    texts[piece] = text if score(terms, text) else ""
+                if texts[piece]:
+                    rank = score(terms, texts[piece]) if points is None else points
+                    return Hit(entry_of(sql, checkpoint), rank, snippet(terms, texts[piece]))
     return None
 
 
 def row_hits(sql: Flavour, row: Row, points: float, terms: Sequence[str]) -> Steps[list[Hit]]:
-    """The hits for a row of the full text: thread, seq, branch and number; a checkpoint's own text has no branch."""
+    """Make the hits for a row of the full text: thread, seq, branch (None for a checkpoint), number."""
     thread, seq, branch, number = row
     if branch is not None:
         hits = [(yield from run_hit(sql, thread, branch, number, points, terms))]
@@ -229,7 +229,7 @@ THREADS_AT_ONCE = 100
 
 
 class ThreadToIndex(NamedTuple):
-    """A thread with something to index: what came after one sequence number, up to another."""
+    """A thread with something to index: everything after one sequence number, up to another."""
 
     key: int
     after: int
@@ -237,9 +237,9 @@ class ThreadToIndex(NamedTuple):
 
 
 class Portion(NamedTuple):
-    """What is to be indexed next, where a thread's row has `indexed_seq`: how far its index has got.
+    """The next texts to index, where a thread's row has `indexed_seq`, the last sequence number that is indexed.
 
-    A row begins with the thread, what tells a checkpoint (None for a run), branch and number (None for a checkpoint).
+    A row begins with the thread, the id of a checkpoint (None for a run), branch and number (None for a checkpoint).
     """
 
     threads: list[ThreadToIndex]
@@ -248,7 +248,7 @@ class Portion(NamedTuple):
 
 
 def portion_of(rows: Sequence[Row]) -> Portion:
-    """The next portion, still without its rows. Given are threads: key, `indexed_seq` and `last_seq`."""
+    """Choose threads for the next portion, without its rows. `rows` has their keys, `indexed_seq` and `last_seq`."""
     threads, left = [], PORTION
     for key, after, last in rows:
         if left > 0:
@@ -258,15 +258,15 @@ def portion_of(rows: Sequence[Row]) -> Portion:
 
 
 def ranges(threads: Sequence[ThreadToIndex]) -> tuple[str, list[int]]:
-    """A condition for everything of these threads that is to be indexed, with its values."""
+    """A condition, with its values, for everything of these threads that is to be indexed."""
     condition = " OR ".join(["(thread = ? AND seq > ? AND seq <= ?)"] * len(threads))
     return condition, [value for thread in threads for value in thread]
 
 
 def still_to_index(sql: Flavour, portion: Portion) -> Steps[list[ThreadToIndex]]:
-    """The threads of a portion that no other process has indexed meanwhile.
+    """Lock the threads of a portion, and list those that no other process has indexed meanwhile.
 
-    They stay locked, so that nothing is indexed that is being deleted.
+    The lock keeps texts from being indexed while they are deleted.
     """
     keys = [thread.key for thread in portion.threads]
     locked = yield (
@@ -282,12 +282,12 @@ LARGE_TEXT = 4_000_000
 
 
 def spelt(word: str) -> str:
-    """A word that no parser splits or leaves out: 3 to 40 ASCII letters and digits, and no stopword."""
+    """Spell a word so that no parser splits it or leaves it out: 3 to 40 ASCII letters and digits, and no stopword."""
     return f"xx{word}" if word.isascii() and len(word) <= LONGEST_PLAIN else f"xu{digest(word)}"
 
 
 def indexed(text: str) -> str:
-    """The words of a JSON text, spelt. Of a very long text each word once, which costs it only some rank."""
+    """The spelt words of a JSON text. A very long text has each word once, which costs only some rank."""
     found: Sequence[str] = words(searchable(text))
     if len(text) > LARGE_TEXT:
         found = list(dict.fromkeys(found))
@@ -295,5 +295,8 @@ def indexed(text: str) -> str:
 
 
 def metadata_key(key: str, value: str) -> str:
-    """The digest of a key and a value (canonical JSON). A key may hold anything, so it is written as JSON, too."""
+    """The digest of a metadata key and a value (canonical JSON).
+
+    A key may hold anything, so it is written as JSON, too.
+    """
     return digest(f"{canonical(key)}:{value}")

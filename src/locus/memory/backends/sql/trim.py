@@ -1,9 +1,9 @@
 """A vacuum of a long thread in many short transactions, so that nobody waits long for the thread, or for the file.
 
-It is planned from what a transaction that only reads has found, without any lock (see `Trimming`). Each portion then
-looks whether the plan still holds, spares what was saved since, and removes its rows. If nothing of a thread stays, it
-ends at once, as if it had expired, and its rows are removed afterwards: whoever is killed in between leaves nothing
-that anybody can see, and `expire`, with which every vacuum begins, removes the rest.
+A transaction that only reads, without a lock, gathers what the plan needs (see `Trimming`). Each portion then checks
+that the plan still holds, spares what was saved since, and removes its rows. If nothing of a thread stays, the thread
+ends at once, as if it had expired, and its rows are removed afterwards. A process that is killed in between leaves
+nothing that anybody can see, and `expire`, with which every vacuum begins, removes the rest.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from locus.memory.model.trimming import MOST_ROWS, Portion, Trimming
 T = TypeVar("T")
 
 LONG = MOST_ROWS
-"""A thread that was never given more numbers than this is trimmed in one transaction."""
+"""The longest thread, in numbers that it was ever given, that is trimmed in one transaction."""
 ATTEMPTS = 20
-"""How often to plan anew because others have removed something of the thread meanwhile."""
+"""The number of plans. A new one is needed when others have removed something of the thread meanwhile."""
 ENDED = datetime(1970, 1, 2, tzinfo=UTC)
-"""When a thread expired that has nothing left, whatever the clocks say."""
+"""The time at which a thread expires if nothing of it is left. It is in the past for every clock."""
 
 
 class Reading(Protocol):
@@ -48,7 +48,7 @@ class Changing(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Outline:
-    """A thread as a plan needs it."""
+    """The parts of a thread that a plan needs."""
 
     key: int
     checkpoints: Mapping[int, tuple[Entry, str]]
@@ -67,11 +67,11 @@ async def trim_long(
     removed = 0
     for _ in range(ATTEMPTS):
         outline = await read(partial(_outline, threads, thread_id))
-        found = {} if outline is None else outline.checkpoints
-        doomed = {seq for seq, (entry, _) in found.items() if seqs.get(seq) == entry.rev}
+        checkpoints = {} if outline is None else outline.checkpoints
+        doomed = {seq for seq, (entry, _) in checkpoints.items() if seqs.get(seq) == entry.rev}
         if outline is None or not doomed:
             return removed
-        if len(doomed) == len(found):
+        if len(doomed) == len(checkpoints):
             if await change(partial(_end, thread_id=thread_id, outline=outline)):
                 await _sweep(change, thread_id)
                 return removed + len(doomed)
@@ -118,7 +118,7 @@ def _outline(threads: SQLThreads, thread_id: str) -> Steps[Outline | None]:
 
 
 def _end(threads: SQLThreads, thread_id: str, outline: Outline) -> Steps[bool]:
-    """End a thread that has nothing but what the outline says; False if it has something else by now."""
+    """End a thread that has nothing but what the outline has; False if it has something else by now."""
     newest = max(outline.checkpoints)
     thread = yield from _as_planned(threads, thread_id, outline.key, newest, len(outline.checkpoints))
     if thread is None or not (yield from _has_revs(thread, [outline.checkpoints[newest][0]])):
@@ -132,7 +132,7 @@ def _end(threads: SQLThreads, thread_id: str, outline: Outline) -> Steps[bool]:
 
 
 def _take(threads: SQLThreads, thread_id: str, key: int, plan: Trimming, portion: Portion) -> Steps[bool]:
-    """Remove a portion; False if the thread is not any more what was planned for."""
+    """Remove a portion; False if the thread has changed in a way that the plan does not allow."""
     thread = yield from _as_planned(threads, thread_id, key, plan.last_seq, plan.left)
     if thread is None or not (yield from _has_revs(thread, portion.entries)):
         return False
@@ -149,32 +149,34 @@ def _take(threads: SQLThreads, thread_id: str, key: int, plan: Trimming, portion
 
 
 def _as_planned(threads: SQLThreads, thread_id: str, key: int, last_seq: int, left: int) -> Steps[SQLThread | None]:
-    """The thread, locked, if so many checkpoints up to a number are left. No number is given out twice, so that then
-    nothing else was removed."""
+    """Lock a thread that has this key, and so many checkpoints up to a number; None if it has not.
+
+    No number is given out twice, so nothing else was removed from it.
+    """
     thread = yield from threads.open(thread_id)
     if thread is None or thread.key != key:
         return None
-    ((there,),) = yield (
+    ((count,),) = yield (
         f"SELECT count(*) FROM {threads.sql.checkpoints} WHERE thread = ? AND seq <= ?",
         (key, last_seq),
     )
-    return thread if there == left else None
+    return thread if count == left else None
 
 
 def _has_revs(thread: SQLThread, entries: Sequence[Entry]) -> Steps[bool]:
-    """Whether these are still the same: the thread may have been begun anew."""
-    found: dict[int, str] = {}
+    """Tell whether these checkpoints still have their revs: the thread may have been begun anew."""
+    revs: dict[int, str] = {}
     for some in portions([entry.seq for entry in entries]):
         rows = yield (
             f"SELECT seq, rev FROM {thread.sql.checkpoints} WHERE thread = ? AND seq IN {marks(len(some))}",
             (thread.key, *some),
         )
-        found |= dict(rows)
-    return all(found.get(entry.seq) == entry.rev for entry in entries)
+        revs |= dict(rows)
+    return all(revs.get(entry.seq) == entry.rev for entry in entries)
 
 
 def _newer(thread: SQLThread, last_seq: int) -> Steps[list[tuple[Entry, list[Extent]]]]:
-    """What was saved after a number."""
+    """Read the entries and extents of the checkpoints after a number."""
     sql = thread.sql
     if thread.last_seq <= last_seq:
         return []
@@ -182,12 +184,12 @@ def _newer(thread: SQLThread, last_seq: int) -> Steps[list[tuple[Entry, list[Ext
         f"SELECT {sql.columns('manifest')} FROM {sql.joined} WHERE c.thread = ? AND c.seq > ?",
         (thread.key, last_seq),
     )
-    found = [CheckpointRow(*row) for row in rows]
-    return [(entry_of(sql, row), wanted(sql.read_json(row.manifest))) for row in found]
+    newer = [CheckpointRow(*row) for row in rows]
+    return [(entry_of(sql, row), wanted(sql.read_json(row.manifest))) for row in newer]
 
 
 def _sweep_some(threads: SQLThreads, thread_id: str) -> Steps[bool]:
-    """Remove some rows of a thread that has ended; False if that was all, or if it has been begun anew."""
+    """Remove some rows of a thread that has ended; False if that was all, or if the thread was begun anew."""
     sql = threads.sql
     rows = yield (
         f"SELECT id, last_seq FROM {sql.threads} WHERE thread_id = ? AND expires_at <= ?{sql.lock}",

@@ -1,4 +1,4 @@
-"""The connection to an SQLite file: how it is opened, how it stays on the right file, and transactions on it."""
+"""The connection to an SQLite file: it is opened, stays on the right file, and runs transactions."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from locus.memory.runtime.retry import Backoff
 T = TypeVar("T")
 
 RESERVE = "-reserve"
-"""What the name of the reserve adds to that of the file. It is there while the file is open."""
+"""The ending of the reserve's name. The reserve is there while the file is open."""
 RESERVE_BYTES = 512 * 1024
 LITTLE_SPACE = 64 << 20
 LOOK_SECONDS = 0.25
-"""How often a look at the free space is enough: nobody writes `LITTLE_SPACE` within that time."""
+"""The seconds between two looks at the free space: nobody writes `LITTLE_SPACE` within that time."""
 
 _STEPS_BETWEEN_LOOKS = 20_000
-"""How many instructions of its own SQLite carries out, in well below a millisecond, before it asks for the time."""
+"""The number of its own instructions that SQLite carries out, in well below a millisecond, between two checks."""
 _LOCK_PAUSES = Backoff(0.01, 0.01, random_part=0.0)
 
 
@@ -46,20 +46,15 @@ class Query:
         self._deadline = time.monotonic() + self._seconds
 
     def end_within(self, seconds: float) -> None:
-        """Let it end in so many seconds, if that is earlier."""
+        """Let the read end in so many seconds, if that is earlier."""
         self._deadline = min(self._deadline, time.monotonic() + seconds)
 
     def abandon(self) -> None:
-        """From any thread."""
+        """End the read; may be called on any thread."""
         self._is_abandoned = True
 
     def is_over(self) -> bool:
         return self._is_abandoned or time.monotonic() > self._deadline
-
-    def check(self) -> None:
-        """Between two statements: SQLite asks only during long ones."""
-        if self.is_over():
-            raise self.error()
 
     def error(self) -> TimeoutError:
         return TimeoutError(f"a query took longer than query_timeout, {self._seconds:g} s")
@@ -163,10 +158,10 @@ class SQLiteFile:
         return connection
 
     def with_reserve(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """Do what frees space where the disk is full: the reserve is given up for it, and made anew if that worked.
+        """Do some work that frees space on a full disk. It uses the space of the reserve, which is then made anew.
 
-        To overwrite what is deleted takes as much space in the journal as it took in the file. If there is not enough,
-        it is deleted without.
+        Overwriting deleted content takes as much space in the journal as it took in the file. If there is not enough,
+        it is not overwritten.
         """
         connection = self.current()
         if not self._has_reserve:
@@ -187,7 +182,7 @@ class SQLiteFile:
             keep_reserve(self._path)
 
     def _patiently(self, step: Callable[[], object]) -> None:
-        """Wait for a lock here: changing the journal mode does not wait for one as other statements do."""
+        """Run a step, and wait for locks: changing the journal mode does not wait by itself, as other statements do."""
         deadline = time.monotonic() + self._timeout
         for attempt in count():
             try:
@@ -202,10 +197,10 @@ class SQLiteFile:
         if self._path == IN_MEMORY:
             return None
         try:
-            found = os.stat(self._path)  # noqa: PTH116 - at every save, and three times as fast
+            status = os.stat(self._path)  # noqa: PTH116 - at every save, and three times as fast
         except FileNotFoundError:
             return None
-        return found.st_dev, found.st_ino
+        return status.st_dev, status.st_ino
 
     def is_there(self) -> bool:
         return self._current_inode() is not None
@@ -241,13 +236,13 @@ class MemoryFile(SQLiteFile):
 
 
 def _create(path: str) -> None:
-    """So that only its owner can open it. Its journal and the journal's index get the same rights from SQLite."""
+    """Create the file so that only its owner can open it. SQLite gives the journal and its index the same rights."""
     with suppress(FileExistsError, FileNotFoundError):
         os.close(create_file(os.path.realpath(path)))
 
 
 def keep_reserve(path: str) -> None:
-    """Have some space beside an open file for the time when the disk is full: to delete something takes space, too."""
+    """Reserve some space beside an open file: when the disk is full, even deleting takes some."""
     if not hasattr(os, "posix_fallocate"):
         return
     try:
@@ -268,15 +263,15 @@ def give_up_reserve(path: str) -> None:
 
 
 def _reserve_of(path: str) -> Path:
-    """On the disk that the file is on, which a link may lead to; SQLite has its journal there, too."""
+    """The path of the reserve: on the disk of the file, where SQLite has its journal. A link may lead there."""
     return Path(f"{os.path.realpath(path)}{RESERVE}")
 
 
 def _free_bytes(path: str) -> int:
     if not hasattr(os, "statvfs"):
         return LITTLE_SPACE
-    found = os.statvfs(path)
-    return found.f_bavail * found.f_frsize
+    status = os.statvfs(path)
+    return status.f_bavail * status.f_frsize
 
 
 def _primary_code(error: sqlite3.Error) -> int:
@@ -288,7 +283,7 @@ def is_full(error: sqlite3.Error) -> bool:
 
 
 def is_read_only(error: sqlite3.Error) -> bool:
-    """Whether the file, or the folder for its journal, may only be read."""
+    """Tell whether the file, or the folder for its journal, may only be read."""
     return _primary_code(error) in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN)
 
 
@@ -298,10 +293,10 @@ def _quoted(path: str) -> str:
 
 
 def open_untouched(path: str, timeout: float) -> sqlite3.Connection:
-    """A connection that can change nothing in an existing file.
+    """Open an existing file with a connection that can change nothing in it.
 
-    Even a reader keeps an index of the journal beside the file. Where it may not, as on a read-only disk, nobody can
-    be writing either, so the file is read as it stands, unless it has a journal.
+    Even a reader keeps an index of the journal beside the file. If it may not, as on a read-only disk, nobody can be
+    writing either, so the file is read as it stands, unless it has a journal.
     """
     ways = [f"file:{_quoted(path)}?mode=ro"]
     journal = Path(f"{path}-wal")
@@ -325,7 +320,7 @@ def open_untouched(path: str, timeout: float) -> sqlite3.Connection:
 
 @contextmanager
 def transaction(connection: sqlite3.Connection, kind: str = "IMMEDIATE") -> Iterator[None]:
-    """A transaction that commits at the end, and rolls back if something is raised."""
+    """A context for a transaction that commits at the end, and rolls back if something is raised."""
     connection.execute(f"BEGIN {kind}")
     try:
         yield
@@ -337,12 +332,13 @@ def transaction(connection: sqlite3.Connection, kind: str = "IMMEDIATE") -> Iter
 
 
 def execute(connection: sqlite3.Connection, steps: Steps[T], query: Query | None = None) -> T:
-    """Run the steps of an operation, inside a transaction; those of a query, until it is over."""
+    """Run the steps of an operation inside a transaction; those of a query, until it is over."""
     if query is None:
         return run_steps(steps, lambda text, values: connection.execute(text, values).fetchall())
 
     def run(text: str, values: Sequence[Any]) -> list[Any]:
-        query.check()
+        if query.is_over():  # SQLite itself asks only during long statements
+            raise query.error()
         return connection.execute(text, values).fetchall()
 
     return run_steps(steps, run)

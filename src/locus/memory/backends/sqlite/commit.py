@@ -1,8 +1,8 @@
 """A save in SQLite, and the other changes of a thread, inside a transaction that has locked the file.
 
 `append` is the quick way for an ordinary save, which follows the checkpoint that it builds on: one question and some
-inserts. Everything else takes the steps that all SQL backends share (`SQLiteThreads`). Both keep `locus_metadata` up
-to date, and removals take what they remove out of the full text.
+inserts. Everything else takes the steps that all SQL backends share (`SQLiteThreads`). Both keep `locus_metadata` up to
+date, and removals take what they remove out of the full text.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from locus.memory.model.records import ANY, Base, Commit, Entry, Outcome, RunInf
 from locus.memory.model.retention import Removal
 
 MOST_CONTINUED = 16
-"""How many runs of a commit may continue branches, if it is an ordinary one. A state has fewer lists."""
+"""The number of branches that an ordinary commit may continue. A state has fewer lists."""
 
 _IS_TAKEN = "EXISTS (SELECT 1 FROM locus_runs r WHERE r.thread = t.id AND r.branch = ? AND r.number >= ?)"
 
 
 @cache
 def _look(continued: int) -> str:
-    """All that is to be known about a thread, a base, and so many branches that a commit continues."""
+    """A query for a thread, a base, and so many branches that a commit continues."""
     return (
         "SELECT t.id, t.last_seq, c.rev,"
         " c.seq <> (SELECT max(n.seq) FROM locus_checkpoints n WHERE n.thread = t.id AND n.namespace = ?),"
@@ -52,7 +52,7 @@ def commit_within(connection: sqlite3.Connection, commit: Commit) -> Outcome:
 
 
 def commit_apart(connection: sqlite3.Connection, member: Commit | TaskWrites) -> Outcome | None:
-    """Carry out one of several saves of a transaction; what is refused, or fails, leaves no trace in it.
+    """Carry out one of several saves of a transaction; one that is refused, or fails, leaves no trace in it.
 
     None if it failed: sent alone, it will say why.
     """
@@ -107,7 +107,7 @@ def append(connection: sqlite3.Connection, commit: Commit) -> Outcome | None:
 
 
 def _follows(commit: Commit, base: Base) -> bool:
-    """Whether nothing but the base has to be known to decide."""
+    """Tell whether nothing but the base has to be known to decide on a commit."""
     if not commit.fresh_id or commit.parent_id != base.checkpoint_id:
         return False
     return commit.if_latest is ANY or commit.if_latest == base.checkpoint_id
@@ -130,7 +130,7 @@ def _write(connection: sqlite3.Connection, commit: Commit, key: int, seq: int, p
 
 
 class SQLiteThread(SQLThread):
-    """Keeps the index of metadata and the full text up to date."""
+    """A locked thread in SQLite. It keeps the index of metadata and the full text up to date."""
 
     def __init__(self, connection: sqlite3.Connection, key: int, thread_id: str, last_seq: int) -> None:
         super().__init__(SQL, key, thread_id, last_seq)
@@ -142,7 +142,7 @@ class SQLiteThread(SQLThread):
             self._connection.executemany(_INSERT_METADATA, metadata_pairs(entry.metadata))
 
     def copy_metadata(self, dest: SQLThread, condition: str, values: Sequence[Any]) -> Steps[None]:
-        """From the copies: an index has the metadata by their keys and values, and not by checkpoints."""
+        """Index the metadata of the copies. The index itself is sorted by metadata, and cannot be copied."""
         rows = yield (
             "SELECT o.id, o.metadata FROM locus_checkpoints o"
             f" WHERE o.thread = ? AND o.metadata <> '{{}}' AND {condition}",
@@ -178,7 +178,7 @@ class SQLiteThread(SQLThread):
 
 
 class SQLiteThreads(SQLThreads):
-    """The shared steps, on one connection."""
+    """The operations that change threads in SQLite, on one connection."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         super().__init__(SQL)
@@ -189,10 +189,10 @@ class SQLiteThreads(SQLThreads):
 
 
 def metadata_pairs(metadata: str) -> list[tuple[str, str]]:
-    """Keys and values as `locus_metadata` has them."""
+    """The keys and values of metadata, as `locus_metadata` has them."""
     return [(key, metadata_value(canonical(value))) for key, value in decode(metadata).items()]
 
 
 def metadata_value(text: str) -> str:
-    """Long values are looked up by their digest."""
+    """A value of metadata, or its digest if it is long."""
     return text if len(text) <= 200 else f"#{digest(text)}"

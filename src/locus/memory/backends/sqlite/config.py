@@ -1,4 +1,4 @@
-"""The options of `SQLiteBackend`, and URLs that name a file."""
+"""The options of `SQLiteBackend`, and its URLs."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ _UNKNOWN = "an sqlite: URL has no option '{name}'; there are: {known}"
 
 @dataclass(frozen=True)
 class SQLiteConfig:
-    """Which file, and how to use it."""
+    """The file and how to use it."""
 
     path: str
     """An absolute path, or `":memory:"`."""
     durability: Durability = "full"
     timeout: float = 30.0
-    """Seconds to wait for locks of other processes."""
+    """The seconds to wait for locks of other processes."""
     query_timeout: float = 60.0
-    """Seconds that one read may take."""
+    """The seconds that one read may take."""
     ttl_seconds: float | None = None
     makes_folder: bool = True
-    """Whether to make the folder of the file."""
+    """True if the folder of the file may be made."""
     cache_mb: float = CACHE_MB
 
     @classmethod
@@ -53,7 +53,7 @@ class SQLiteConfig:
         create_folder: bool = False,
         cache_mb: float = CACHE_MB,
     ) -> SQLiteConfig:
-        """From what a user gave."""
+        """Make a config from a user's options, and check it."""
         if not isinstance(path, str | Path) or not str(path) or "\0" in str(path) or not _has_bytes(str(path)):
             raise ConfigurationError(f"path must be the path of a file, got {path!r:.80}")
         refuse_url(path, "sqlite")
@@ -66,21 +66,21 @@ class SQLiteConfig:
 
     @classmethod
     def from_url(cls, url: str, **options: Any) -> SQLiteConfig:
-        """From `sqlite:agents.db`, `sqlite:///agents.db` (relative) or `sqlite:////srv/agents.db?timeout=5`.
+        """Make a config from `sqlite:agents.db`, `sqlite:///agents.db` (relative) or `sqlite:////srv/agents.db?timeout=5`.
 
-        Options go before those in the URL.
+        Options override those in the URL.
         """
         check_options(options, cls.checked, "SQLiteBackend")
-        location, found = split_options(url.partition(":")[2], _URL_OPTIONS, _UNKNOWN)
+        location, in_url = split_options(url.partition(":")[2], _URL_OPTIONS, _UNKNOWN)
         if path := path_of(location):
             if location.startswith("///"):
                 _check_relative(path)
-            found["path"] = path
-        return cls.checked(**(found | options))
+            in_url["path"] = path
+        return cls.checked(**(in_url | options))
 
 
 def _check_relative(path: str) -> None:
-    """Refuse `sqlite:///tmp/a.db` where there is a `/tmp` and no `tmp`: most likely three slashes were to be four."""
+    """Refuse `sqlite:///tmp/a.db` if there is a `/tmp` and no `tmp`: most likely it lacks a slash."""
     file = Path(path)
     if file.is_absolute() or len(file.parts) < 2 or "\0" in path:
         return
@@ -106,7 +106,7 @@ def _absolute(path: str | Path) -> str:
 
 
 def _has_bytes(path: str) -> bool:
-    """Whether a text can be the name of a file: lone surrogates stand for bytes that are no UTF-8, and not all do."""
+    """Tell whether a text can be the name of a file: some lone surrogates stand for bytes that are no UTF-8."""
     try:
         os.fsencode(path)
     except UnicodeEncodeError:

@@ -1,7 +1,7 @@
 """The engine for SQLite: one file, no server. Several processes may use it at once.
 
-A save is one transaction on an OS thread of its own. Reads happen on others, and wait neither for saves nor, as long
-as one of these threads is free, for each other.
+A save is one transaction on an OS thread of its own. Reads happen on others, and wait neither for saves nor, as long as
+one of these threads is free, for each other.
 """
 
 from __future__ import annotations
@@ -56,13 +56,13 @@ T = TypeVar("T")
 
 READERS = 4
 LONGEST_PAUSE = 0.1
-"""In seconds: SQLite looks at least so often whether a lock is free."""
+"""The longest time, in seconds, between two looks of SQLite whether a lock is free."""
 NOT_UTF_8 = "Could not decode to UTF-8"
-"""How the driver's error for a damaged text begins."""
+"""The beginning of the driver's error for a damaged text."""
 
 
 def _stored_version(file: SQLiteFile) -> int:
-    """The format of the tables in a file, 0 if there are none."""
+    """The format of the tables in a file; 0 if there are none."""
     return checked_version(file.current(), reading=True) if file.is_there() else 0
 
 
@@ -77,7 +77,7 @@ class SQLiteEngine(SQLEngine, CommitsTogether):
     driver_errors = (sqlite3.Error, OSError)
     reads_at_once = True
     sql: SQLiteFlavour = SQL
-    """How the tables are read. Those of an older format may be read without a migration."""
+    """The SQL of the tables. Tables of an older format may be read without a migration."""
     _threads = SQLThreads(SQL)
 
     def __init__(
@@ -87,8 +87,8 @@ class SQLiteEngine(SQLEngine, CommitsTogether):
         self._memory: MemoryFile | None = None
         self._query_timeout = query_timeout
         if path == IN_MEMORY:
-            kept = self._memory = MemoryFile(path, durability=durability, timeout=timeout, writable=True)
-            self._writer: Worker[SQLiteFile] = Worker("locus-sqlite", lambda: kept)
+            file = self._memory = MemoryFile(path, durability=durability, timeout=timeout, writable=True)
+            self._writer: Worker[SQLiteFile] = Worker("locus-sqlite", lambda: file)
             self._reader: Worker[SQLiteFile] = self._writer
             return
 

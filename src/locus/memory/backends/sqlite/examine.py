@@ -1,4 +1,4 @@
-"""What may be wrong with an SQLite file, for `locus doctor`."""
+"""Looks for faults of an SQLite file, for `locus doctor`."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ def findings(connection: sqlite3.Connection) -> list[Finding]:
 
 
 def _damage(connection: sqlite3.Connection) -> list[Finding]:
-    said = [str(text) for (text,) in connection.execute(f"PRAGMA quick_check({_MOST_SAID})")]
-    if said == ["ok"]:
+    answers = [str(text) for (text,) in connection.execute(f"PRAGMA quick_check({_MOST_SAID})")]
+    if answers == ["ok"]:
         return []
     return [
         Finding(
             "error",
-            f"SQLite finds the file damaged: {'; '.join(said):.300}",
+            f"SQLite finds the file damaged: {'; '.join(answers):.300}",
             "copy the file away, then restore it from a backup, or save what is left with `sqlite3 FILE .recover`",
         )
     ]

@@ -1,4 +1,4 @@
-"""Reading from SQLite, where it takes another query than the steps that all SQL backends share."""
+"""Queries by metadata in SQLite, which needs its own."""
 
 from __future__ import annotations
 
@@ -9,9 +9,12 @@ from locus.memory.model.records import Entry
 
 
 def find(sql: SQLiteFlavour, key: str, value: str, limit: int, prefix: str) -> Steps[list[Entry]]:
-    """Checkpoints by metadata, newest first. CROSS JOIN tells SQLite in which order to look: it does not know how many
-    checkpoints have a value. The index has those of one value in their order, so that no more of them are read than
-    are asked for; with a prefix that few threads have, it is quicker to look at these."""
+    """List entries of checkpoints by metadata, newest first.
+
+    CROSS JOIN tells SQLite in which order to look: it does not know how many checkpoints have a value. The index has
+    those of one value in their order, so that no more of them are read than are asked for. If few threads have the
+    prefix, it is quicker to look at these.
+    """
     here, bounds = sql_read.within(sql, prefix)
     pair = "m.key = ? AND m.value = ?"
     if prefix and (yield from sql_read.is_small(sql, prefix)):

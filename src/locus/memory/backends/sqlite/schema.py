@@ -1,4 +1,4 @@
-"""The tables in an SQLite file, how they are migrated, and the SQL that SQLite speaks.
+"""The tables in an SQLite file, their migrations, and the SQL of SQLite.
 
     locus_threads      one row a thread: its id, its counter of sequence numbers, when it expires
     locus_checkpoints  one row a checkpoint: who, when, metadata, head and manifest
@@ -10,8 +10,8 @@
                        while words of removed rows may be left in it
     locus_format       the version of these tables, and from which version on Locus may use them (see `formats`)
 
-Rows of checkpoints, runs and pending writes have a `checksum` of what they hold. `items_before` of a run is a digest
-of the items that precede it (see `locus.memory.model.digests`). What is NULL there was stored by an older version.
+Rows of checkpoints, runs and pending writes have a `checksum` of their content. `items_before` of a run is a digest of
+the items that precede it (see `locus.memory.model.digests`). An older version has left NULL there.
 
 All names begin with `locus_`, so that the tables can live in an application's own database. `locus_search` is created
 by the first search (see `search`), and everything else by the migrations.
@@ -56,16 +56,16 @@ class SQLiteFlavour(Flavour):
         (run,) = _checked_runs([row])
         return run
 
-    def read_runs(self, rows: Sequence[Sequence[Any]], found: dict[str, dict[int, Run]]) -> None:
+    def read_runs(self, rows: Sequence[Sequence[Any]], runs: dict[str, dict[int, Run]]) -> None:
         here, members = None, dict[int, Run]()
         for run in _checked_runs(rows):
             if run.branch != here:
                 here = run.branch
-                members = found.setdefault(here, {})
+                members = runs.setdefault(here, {})
             members[run.number] = run
 
     def checked_checkpoint(self, thread: int, entry: Entry, head: str, manifest: str) -> tuple[Any, ...]:
-        """The row of a checkpoint, for an INSERT, with its checksum. A removal may change `parent_id` later."""
+        """Make the row of a checkpoint, for an INSERT, with its checksum. A removal may change `parent_id` later."""
         row = self.new_checkpoint(thread, entry, head, manifest)
         return (*row, checksum(row.namespace, row.checkpoint_id, *row[4:]))
 
@@ -84,17 +84,17 @@ class SQLiteFlavour(Flavour):
         return f"{of}value, {of}checksum"
 
     def write_values(self, text: str) -> tuple[str | bytes, int]:
-        """A column takes any type: text, or a BLOB if the value is packed. The checksum is that of the text."""
+        """Split JSON into the columns `write_columns`: text, or a BLOB if packed, and the checksum of the text."""
         return (packed(text) or text, checksum(text))
 
     def read_write(self, columns: Sequence[Any]) -> str:
-        value, found = columns
+        value, stored = columns
         text = unpacked(value) if isinstance(value, bytes) else self.read_json(value)
-        check_sum(found, "a pending write", text)
+        check_sum(stored, "a pending write", text)
         return text
 
     def time(self, at: datetime) -> str:
-        """As text that sorts."""
+        """Convert a time to text that sorts."""
         return at.astimezone(UTC).isoformat(timespec="microseconds")
 
     def bytes_of(self, column: str) -> str:
@@ -108,17 +108,17 @@ class SQLiteFlavour(Flavour):
 
 
 def _checked_runs(rows: Sequence[Sequence[Any]]) -> list[Run]:
-    """Runs from the columns `run`. A load of a long thread has thousands, so nothing is called for each but this."""
-    for branch, number, start, length, items, before, found in rows:
+    """Make runs of the columns `run`. A long thread has thousands, so nothing but the checksum is called for each."""
+    for branch, number, start, length, items, before, stored in rows:
         if type(items) is not str:
             raise CorruptCheckpointError("a JSON column holds no text")
-        if found is not None and found != run_checksum(branch, number, start, length, items, before):
+        if stored is not None and stored != run_checksum(branch, number, start, length, items, before):
             raise CorruptCheckpointError("a run of items does not fit its checksum")
     return [Run._make(row[:-1]) for row in rows]
 
 
 class OldSQLiteFlavour(SQLiteFlavour):
-    """For a file of format 1 or 2 that is only read, and so is not migrated."""
+    """The SQL of a file of format 1 or 2 that is only read, and so is not migrated."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -143,14 +143,14 @@ def migrate(connection: sqlite3.Connection) -> None:
         return
     connection.execute("BEGIN IMMEDIATE")
     try:
-        found = checked_version(connection)
-        if found > len(MIGRATIONS):
+        stored = checked_version(connection)
+        if stored > len(MIGRATIONS):
             connection.execute("ROLLBACK")
             return
-        if not found:
+        if not stored:
             connection.execute("CREATE TABLE IF NOT EXISTS locus_format (version INTEGER NOT NULL)")
             connection.execute("INSERT INTO locus_format VALUES (0)")
-        for step in MIGRATIONS[found:]:
+        for step in MIGRATIONS[stored:]:
             for statement in step:
                 connection.execute(statement)
         connection.execute("UPDATE locus_format SET version = ?", (len(MIGRATIONS),))
@@ -160,26 +160,26 @@ def migrate(connection: sqlite3.Connection) -> None:
         raise
 
 
-def script(found: int) -> str:
-    """What brings tables of format `found` to the newest one, for whoever would rather do it by hand."""
-    if found >= len(MIGRATIONS):
+def script(stored: int) -> str:
+    """A script that brings tables of a format to the newest one, for whoever prefers to do it by hand."""
+    if stored >= len(MIGRATIONS):
         return ""
-    steps = [statement for step in MIGRATIONS[found:] for statement in step]
+    steps = [statement for step in MIGRATIONS[stored:] for statement in step]
     steps.append(f"UPDATE locus_format SET version = {len(MIGRATIONS)}")
     return "".join(f"{statement};\n" for statement in ["BEGIN IMMEDIATE", *steps, "COMMIT"])
 
 
 def checked_version(connection: sqlite3.Connection, *, reading: bool = False) -> int:
-    """The format of the tables, 0 if there are none; a newer one that this version cannot use is refused."""
-    found = version(connection)
-    if found > len(MIGRATIONS):
+    """The format of the tables, 0 if there are none. A newer one that this version cannot use is refused."""
+    stored = version(connection)
+    if stored > len(MIGRATIONS):
         (columns,) = connection.execute(
             "SELECT count(*) FROM pragma_table_info('locus_format') WHERE name = ?", (oldest(reading),)
         ).fetchone()
         select = f"SELECT max({oldest(reading)}) FROM locus_format"
         least = connection.execute(select).fetchone()[0] if columns else None
-        check_format(found, len(MIGRATIONS), least, "the database has")
-    return found
+        check_format(stored, len(MIGRATIONS), least, "the database has")
+    return stored
 
 
 def version(connection: sqlite3.Connection) -> int:
@@ -187,5 +187,5 @@ def version(connection: sqlite3.Connection) -> int:
     exists = connection.execute("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'locus_format'")
     if exists.fetchone() is None:
         return 0
-    found = connection.execute("SELECT max(version) FROM locus_format").fetchone()[0]
-    return int(found or 0)
+    stored = connection.execute("SELECT max(version) FROM locus_format").fetchone()[0]
+    return int(stored or 0)

@@ -1,8 +1,8 @@
 """Full-text search in SQLite.
 
 A save does not pay for search: the next search indexes, in portions, what was saved since the last one. A row of the
-index is a run (even row ids), or what else a checkpoint says (odd row ids). `locus.memory.model.ids.words` says what a
-word is, for all backends alike; SQLite gets each word spelt in letters that it cannot split.
+index is a run (even row ids), or the head and metadata of a checkpoint (odd row ids). `locus.memory.model.ids.words`
+says what a word is, for all backends alike; SQLite gets each word spelt in letters that it cannot split.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from locus.memory.model.records import Hit, Hits
 
 PORTION = 2_000
 PORTION_CHARACTERS = 2_000_000
-"""How much text is indexed at once, about: saves wait meanwhile."""
+"""The approximate size of a portion. Saves wait while one is indexed."""
 MERGED_PAGES = 500
 FORGOTTEN = "forgotten"
-"""The row of `locus_indexed` that is 1 while words of what was removed may be left in the index."""
+"""The row of `locus_indexed` that is 1 while words of removed content may be left in the index."""
 _SELECT = {
     "runs": "SELECT id, items FROM locus_runs",
     "checkpoints": "SELECT id, '[' || head || ',' || metadata || ']' FROM locus_checkpoints",
@@ -38,7 +38,7 @@ def _spelt(word: str) -> str:
 
 
 def _indexed(text: str) -> str:
-    """The text that the index gets for a JSON text."""
+    """The text to index for a JSON text."""
     return " ".join(map(_spelt, words(searchable(text))))
 
 
@@ -76,7 +76,7 @@ def index_more(connection: sqlite3.Connection) -> bool:
 
 
 def _up_to(connection: sqlite3.Connection, what: str) -> int:
-    """The last row that is indexed."""
+    """The key of the last row that is indexed."""
     row = connection.execute("SELECT up_to FROM locus_indexed WHERE what = ?", (what,)).fetchone()
     if row is None or type(row[0]) is not int:
         raise CorruptCheckpointError(f"the SQLite database is damaged: which {what} are indexed is lost")
@@ -84,7 +84,7 @@ def _up_to(connection: sqlite3.Connection, what: str) -> int:
 
 
 def lower_up_to(connection: sqlite3.Connection) -> None:
-    """After a removal: a row id that SQLite gives out again must not count as indexed."""
+    """Keep a row id that SQLite gives out again, after a removal, from counting as indexed."""
     for what in _SELECT:
         connection.execute(
             f"UPDATE locus_indexed SET up_to = min(up_to, (SELECT coalesce(max(id), 0) FROM locus_{what}))"
@@ -94,7 +94,7 @@ def lower_up_to(connection: sqlite3.Connection) -> None:
 
 
 def forget_run(connection: sqlite3.Connection, thread: int, branch: str, number: int) -> None:
-    """Take a run that is about to be removed out of the index."""
+    """Remove a run, which is about to be removed, from the index."""
     place = (thread, branch, number)
     _forget(connection, "runs", f"{_SELECT['runs']} WHERE thread = ? AND branch = ? AND number = ?", place)
 
@@ -104,18 +104,18 @@ def forget_checkpoint(connection: sqlite3.Connection, key: int) -> None:
 
 
 def _forget(connection: sqlite3.Connection, what: str, select: str, values: tuple[Any, ...]) -> None:
-    found = connection.execute(f"{select} AND id <= ?", (*values, _up_to(connection, what))).fetchall()
-    for key, text in found:
+    rows = connection.execute(f"{select} AND id <= ?", (*values, _up_to(connection, what))).fetchall()
+    for key, text in rows:
         connection.execute(
             "INSERT INTO locus_search (locus_search, rowid, text) VALUES ('delete', ?, ?)",
             (_row_id(what, key), _indexed(text)),
         )
-    if found:
+    if rows:
         connection.execute("INSERT OR REPLACE INTO locus_indexed VALUES (?, 1)", (FORGOTTEN,))
 
 
 def clear_forgotten(connection: sqlite3.Connection, *, begin: bool) -> bool:
-    """Write a part of the index anew, without the words of what was removed. True if there is more to do.
+    """Write a part of the index anew, without the words of removed rows. True if there is more to do.
 
     FTS5 only notes that a row was removed. Its words stay until the part of the index that has them is merged.
     """
@@ -134,7 +134,7 @@ def clear_forgotten(connection: sqlite3.Connection, *, begin: bool) -> bool:
 
 
 def search(connection: sqlite3.Connection, query: Query, terms: Sequence[str], limit: int) -> list[Hit]:
-    """Checkpoints with a row that has all terms, best first."""
+    """Find checkpoints with a row that has all terms, best first."""
     wanted = " ".join(map(_spelt, terms))
     hits: list[Hit] = []
     skip = 0
@@ -146,16 +146,16 @@ def search(connection: sqlite3.Connection, query: Query, terms: Sequence[str], l
         ).fetchall()
         hits += [hit for row_id, points in rows if (hit := _hit(connection, query, row_id, points, terms)) is not None]
         # Several rows may belong to one checkpoint, so a full page may not be enough.
-        found = best_hits(hits, limit)
-        if len(found) >= limit or not rows:
-            return found
+        best = best_hits(hits, limit)
+        if len(best) >= limit or not rows:
+            return best
         skip += len(rows)
 
 
 def search_within(
     connection: sqlite3.Connection, query: Query, terms: Sequence[str], limit: int, prefix: str, sql: Flavour = SQL
 ) -> list[Hit]:
-    """The same in threads whose ids start with a prefix.
+    """Find checkpoints with a row that has all terms, in threads whose ids start with a prefix, best first.
 
     SQLite's own points depend on how many rows of all threads have a word. So the newest runs and the newest
     checkpoints are ranked by their own texts.
@@ -176,13 +176,13 @@ def search_within(
 
 MOST_SCANNED = 20_000
 MOST_SCANNED_CHARACTERS = 50_000_000
-"""How much of what is not indexed is looked at, where nothing may be indexed."""
+"""The rows and characters that a search looks at, of those that are not indexed, if it may not index them."""
 
 
 def search_reading(
     connection: sqlite3.Connection, query: Query, terms: Sequence[str], limit: int, prefix: str, sql: Flavour
 ) -> Hits:
-    """The same where nothing may be written: in the index as it is, and in the newest of what is not in it."""
+    """Search without writing: in the index as it is, and in the newest rows that are not indexed."""
     exists = connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'locus_search'").fetchone()
     hits = search_within(connection, query, terms, limit, prefix, sql) if exists else []
     here, bounds = within(sql, prefix)
