@@ -1,4 +1,4 @@
-"""The drawing of the layers in docs/architecture.md is what import-linter checks."""
+"""docs/architecture.md draws the layers that import-linter checks, and names every module of `looking`."""
 
 from __future__ import annotations
 
@@ -49,7 +49,14 @@ def test_layers_are_drawn_in_the_order_that_is_checked() -> None:
             drawn = [rows[name] for name in layer if name in rows and name != "memory/backends" and name != "wire"]
             assert not drawn or min(drawn) > above, f"{layer} is drawn above a layer that may import it"
             above = max([above, *drawn])
+    assert rows["memory/backends"] < rows["wire"] < rows["memory/runtime"]  # which a contract of its own checks
 
 
 def test_every_contract_about_layers_of_a_package_is_exhaustive() -> None:
     assert all(contract["exhaustive"] for contract in CONTRACTS if "containers" in contract)
+
+
+def test_every_module_that_the_terminal_and_the_browser_share_is_named() -> None:
+    table = PAGE.partition("\n## Looking\n")[2].partition("\n## ")[0]
+    named = set(re.findall(r"`(\w+)`", "".join(line.split("|")[1] for line in table.splitlines() if "|" in line)))
+    assert named == {file.stem for file in (ROOT / "src/locus/looking").glob("*.py")} - {"__init__"}

@@ -374,10 +374,10 @@ class ThreadsMachine(RuleBasedStateMachine):
     def _agree(self, thread: str) -> None:
         model, handle = self.model[thread], self.states[self.counter % 2]
         history = handle.history(thread, None)
-        found = [(entry.checkpoint_id, entry.parent_id, exact(entry.metadata)) for entry in history]
-        assert found == [(c.checkpoint_id, c.parent_id, exact(c.metadata)) for c in reversed(model.checkpoints)]
-        assert handle.exists(thread) == bool(found)
-        assert (thread in handle.list_threads()) == bool(found)
+        listed = [(entry.checkpoint_id, entry.parent_id, exact(entry.metadata)) for entry in history]
+        assert listed == [(c.checkpoint_id, c.parent_id, exact(c.metadata)) for c in reversed(model.checkpoints)]
+        assert handle.exists(thread) == bool(listed)
+        assert (thread in handle.list_threads()) == bool(listed)
         self._agree_on_numbers(thread, history)
         for checkpoint in model.checkpoints:
             self._agree_on(thread, checkpoint.checkpoint_id)
@@ -403,8 +403,8 @@ class ThreadsMachine(RuleBasedStateMachine):
         else:
             assert exact(self.dicts[which].load(thread, name)) == expected.payload
         writes = self.states[which].get_writes(thread, name)
-        found = [[write.task_id, write.idx, write.value] for write in writes]
-        assert exact(found) == exact([[*key, value] for key, value in sorted(expected.writes.items(), key=_by_key)])
+        listed = [[write.task_id, write.idx, write.value] for write in writes]
+        assert exact(listed) == exact([[*key, value] for key, value in sorted(expected.writes.items(), key=_by_key)])
 
     def _agree_on_latest(self, thread: str) -> None:
         """Assert that both handles load the latest, although each holds only what it has seen itself."""

@@ -201,8 +201,8 @@ def routes(pages: Pages) -> list[Route]:
         )
 
     async def vacuumed(request: Request, query: Rules, *, dry_run: bool) -> Vacuumed:
-        kept, prefix = retention(datetime.now(UTC), *query.given()), authorized.prefix(request) or ""
-        done, after, _ = await vacuum_portion(store, kept, "", prefix, dry_run=dry_run, seconds=VACUUM_SECONDS)
+        rules, prefix = retention(datetime.now(UTC), *query.given()), authorized.prefix(request) or ""
+        done, after, _ = await vacuum_portion(store, rules, "", prefix, dry_run=dry_run, seconds=VACUUM_SECONDS)
         if not dry_run and authorized.grant(request).everywhere:
             done += VacuumProgress(checkpoints=await expire(store))
         return Vacuumed(done, after is None)

@@ -105,11 +105,11 @@ class DamageLaws(Laws):
             warnings.simplefilter("ignore", DamagedThreadsWarning)
             listed = await handle.list_threads()
             recent = await handle.list_with_metadata()
-            found = await handle.query_by_metadata("k", 1) if handle.capabilities.metadata_query else recent
+            matching = await handle.query_by_metadata("k", 1) if handle.capabilities.metadata_query else recent
             newest = (await handle.recent_threads(titles=True)).threads
         assert [thread.thread_id for thread in newest if thread.thread_id != "damaged"] == ["z", "a"]
         assert set(listed) - {"damaged"} == {"a", "z"}
-        for entries in (recent, found):
+        for entries in (recent, matching):
             assert [entry["thread_id"] for entry in entries if entry["thread_id"] != "damaged"] == ["z", "a"]
         with pytest.raises(CorruptCheckpointError):
             await handle.load("damaged")

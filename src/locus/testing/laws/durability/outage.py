@@ -78,20 +78,20 @@ class OutageLaws(Laws):
     ) -> None:
         saver = CheckpointSaver(checkpointer)
         place: dict[str, Any] = {"thread_id": "t", "checkpoint_ns": ""}
-        one = {**place, "checkpoint_id": "a"}
-        await saver.put(**one, checkpoint_data={"n": 0})
+        first = {**place, "checkpoint_id": "a"}
+        await saver.put(**first, checkpoint_data={"n": 0})
         verbs: dict[str, Callable[[], Awaitable[object]]] = {
             "get": lambda: saver.get(**place),
             "list_checkpoints": lambda: saver.list_checkpoints(**place),
-            "put": lambda: saver.put(**(one | {"checkpoint_id": "b"}), checkpoint_data={"n": 1}),
-            "put_writes": lambda: saver.put_writes(**one, task_id="task", writes=[("__error__", 1)]),
+            "put": lambda: saver.put(**(first | {"checkpoint_id": "b"}), checkpoint_data={"n": 1}),
+            "put_writes": lambda: saver.put_writes(**first, task_id="task", writes=[("__error__", 1)]),
             "delete_thread": lambda: saver.delete_thread(thread_id="t"),
         }
         async with store.outage():
             for verb, call in verbs.items():
                 await _assert_unavailable(call(), f"a saver's {verb}")
-        found = await CheckpointSaver(open_handle()).list_checkpoints(**place)
-        assert [each["checkpoint"] for each in found] == [{"n": 0}]
+        listed = await CheckpointSaver(open_handle()).list_checkpoints(**place)
+        assert [each["checkpoint"] for each in listed] == [{"n": 0}]
 
     async def test_a_handle_goes_on_where_it_was_after_an_outage(
         self, checkpointer: Checkpointer, open_handle: OpenHandle, store: OutageTestStore

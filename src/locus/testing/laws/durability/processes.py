@@ -104,8 +104,8 @@ class ProcessLaws(WorkerLaws):
             expected[thread_id][checkpoint_id] = state
         async with store.open() as checkpointer:
             for thread_id, checkpoints in expected.items():
-                found = await content_of(checkpointer, thread_id)
-                assert dict(found.checkpoints) == checkpoints
+                content = await content_of(checkpointer, thread_id)
+                assert dict(content.checkpoints) == checkpoints
                 seqs = [entry.seq for entry in await checkpointer.history(thread_id, limit=None)]
                 assert seqs == list(range(len(checkpoints), 0, -1))
 
@@ -144,8 +144,8 @@ class ProcessLaws(WorkerLaws):
             assert [answer["latest"] for answer in answers if not answer["saved"]] == winners * 3
             history += winners
         async with store.open() as checkpointer:
-            found = await content_of(checkpointer, "race")
-        assert [checkpoint_id for checkpoint_id, _ in found.checkpoints] == history
+            content = await content_of(checkpointer, "race")
+        assert [checkpoint_id for checkpoint_id, _ in content.checkpoints] == history
 
     async def test_a_counter_that_processes_count_up_misses_nothing(self, store: DurableTestStore, crew: Crew) -> None:
         times = self.times_at_once * 2 // 3
@@ -172,10 +172,10 @@ class ProcessLaws(WorkerLaws):
     ) -> None:
         saved, _ = await self._removed_while_saving(store, crew, how)
         async with store.open() as checkpointer:
-            found = (await content_of(checkpointer, "busy")).checkpoints
+            left = (await content_of(checkpointer, "busy")).checkpoints
             states = {checkpoint_id: state for _, checkpoint_id, state in saved}
-            assert [(known, states.get(known)) for known, _ in found] == list(found)
-            assert len(found) < len(saved), "nothing was removed, so nothing was tried"
+            assert [(known, states.get(known)) for known, _ in left] == list(left)
+            assert len(left) < len(saved), "nothing was removed, so nothing was tried"
             state = (await checkpointer.load("busy") or AgentState()).with_message(Message.user("and on"))
             await checkpointer.save(state, "busy")
             assert known_digest(state) == (await content_of(checkpointer, "busy")).checkpoints[-1][1]
@@ -185,10 +185,10 @@ class ProcessLaws(WorkerLaws):
     ) -> tuple[list[Acknowledged], list[str]]:
         saved, deleted = list[Acknowledged](), list[str]()
         for _ in range(MOST_TRIES):  # on a busy machine, readers may come when all is over
-            more_saved, more_deleted, found = self._removed_once_while_saving(store, crew, how)
+            more_saved, more_deleted, reads = self._removed_once_while_saving(store, crew, how)
             saved += more_saved
             deleted += more_deleted
-            if found:
+            if reads:
                 return saved, deleted
         raise AssertionError("there was never anything to read")
 
@@ -215,8 +215,8 @@ class ProcessLaws(WorkerLaws):
         saved = [(thread, known, state) for saver in savers for thread, known, state in saver.finish()]
         for worker in (remover, *readers):
             worker.tell(stop=True)
-        found = sum(reader.finish() for reader in readers)
-        return saved, remover.finish(), found
+        reads = sum(reader.finish() for reader in readers)
+        return saved, remover.finish(), reads
 
     async def test_a_handle_works_on_both_sides_of_a_fork(self, store: DurableTestStore, crew: Crew) -> None:
         worker = crew.start(fork_jobs.use_across_a_fork, url=store.url, thread_id="forked")

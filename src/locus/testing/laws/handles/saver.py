@@ -142,8 +142,8 @@ class SaverCheckpointLaws(SaverFixtures):
         assert await listed(saver, limit=0) == []
         assert await listed(saver, before="c0") == []
         assert await listed(saver, checkpoint_ns="other") == []
-        found = await saver.list_checkpoints(thread_id="t", limit=2)
-        assert [(set(each), each["checkpoint"]) for each in found] == [(KEYS, {"n": 11}), (KEYS, {"n": 10})]
+        newest = await saver.list_checkpoints(thread_id="t", limit=2)
+        assert [(set(each), each["checkpoint"]) for each in newest] == [(KEYS, {"n": 11}), (KEYS, {"n": 10})]
         with pytest.raises(CheckpointNotFoundError):
             await saver.list_checkpoints(thread_id="t", before="not there")
 
@@ -182,8 +182,8 @@ class SaverCheckpointLaws(SaverFixtures):
                 for number, (name, data) in enumerate(expected.items())
             )
         )
-        found = await open_saver().list_checkpoints(thread_id="t", limit=None)
-        assert {each["checkpoint_id"]: each["checkpoint"] for each in found} == expected
+        stored = await open_saver().list_checkpoints(thread_id="t", limit=None)
+        assert {each["checkpoint_id"]: each["checkpoint"] for each in stored} == expected
 
     async def test_what_cannot_be_kept_is_refused_with_its_path(self, saver: CheckpointSaver) -> None:
         await put(saver, "a", 0)

@@ -30,12 +30,12 @@ def checked(page: RecentThreads, limit: int) -> RecentThreads:
 async def all_pages(checkpointer: Checkpointer, limit: int, **options: Any) -> list[ThreadSummary]:
     """All threads, put together from pages."""
     page = checked(await checkpointer.recent_threads(limit, **options), limit)
-    found = list(page.threads)
+    threads = list(page.threads)
     for _ in range(_MOST_PAGES):
         if not page.more:
-            return found
+            return threads
         page = checked(await checkpointer.recent_threads(limit, before=page.next, **options), limit)
-        found += page.threads
+        threads += page.threads
     raise AssertionError("the pages do not end")
 
 
@@ -46,20 +46,20 @@ class NewestThreadLaws(Laws):
     async def test_the_newest_threads_come_first_and_each_once(self, checkpointer: Checkpointer, seed: int) -> None:
         random, backend = Random(seed), dicts(checkpointer)
         names, places = ("a/1", "a/2", "A/1", "b", "b%", "b ", "😀"), ("default", "", "sub:1")
-        there: dict[str, list[tuple[str, str]]] = {}
+        checkpoints: dict[str, list[tuple[str, str]]] = {}
         """The checkpoints of each thread, and the threads in the order of their last saves."""
         moved: set[str] = set()
         """Threads whose newest checkpoint was deleted: they may still stand where that was."""
         for number in range(22):
             name, step = random.choice(names), random.random()
-            known = there.get(name, [])
+            known = checkpoints.get(name, [])
             if step < 0.7 or not known:
                 checkpoint_id, place = f"c{number}", random.choice(places)
                 options: dict[str, Any] = {}
                 if known and step < 0.2:
                     options["parent"], place = random.choice(known)
                 await backend.save(name, {}, checkpoint_id, {"n": number}, namespace=place, **options)
-                there[name] = [*there.pop(name, []), (checkpoint_id, place)]
+                checkpoints[name] = [*checkpoints.pop(name, []), (checkpoint_id, place)]
                 moved.discard(name)
             elif step < 0.95:
                 chosen = known[-1] if step < 0.85 else random.choice(known)
@@ -70,19 +70,19 @@ class NewestThreadLaws(Laws):
             else:
                 await backend.delete(name)
                 known.clear()
-            if not there[name]:
-                del there[name]
+            if not checkpoints[name]:
+                del checkpoints[name]
         for prefix, limits in {"": (2, 50), "a/": (1,), "b": (2,), "nobody": (5,)}.items():
-            expected = [name for name in reversed(there) if name.startswith(prefix)]
+            expected = [name for name in reversed(checkpoints) if name.startswith(prefix)]
             for limit in limits:
-                found = await all_pages(checkpointer, limit, prefix=prefix)
-                assert sorted(one.thread_id for one in found) == sorted(expected), (prefix, limit)
-                unmoved = [one.thread_id for one in found if one.thread_id not in moved]
+                threads = await all_pages(checkpointer, limit, prefix=prefix)
+                assert sorted(thread.thread_id for thread in threads) == sorted(expected), (prefix, limit)
+                unmoved = [thread.thread_id for thread in threads if thread.thread_id not in moved]
                 assert unmoved == [name for name in expected if name not in moved], (prefix, limit)
-                for one in found:
-                    assert (one.last.checkpoint_id, one.last.namespace) == there[one.thread_id][-1]
-                    assert one.last.metadata == {"n": int(one.last.checkpoint_id[1:])}
-                    assert one.title is None
+                for thread in threads:
+                    assert (thread.last.checkpoint_id, thread.last.namespace) == checkpoints[thread.thread_id][-1]
+                    assert thread.last.metadata == {"n": int(thread.last.checkpoint_id[1:])}
+                    assert thread.title is None
 
     async def test_threads_of_the_same_time_are_listed_once(self, checkpointer: Checkpointer, clock: Clock) -> None:
         clock.stop(datetime(2026, 1, 1, tzinfo=UTC))
@@ -100,11 +100,11 @@ class NewestThreadLaws(Laws):
             await backend.save(name, {})
         for number in range(25):
             await backend.save("busy", {"n": number})
-        assert {one["thread_id"] for one in await checkpointer.list_with_metadata(10)} == {"busy"}
-        found = await all_pages(checkpointer, 10)
-        assert [one.thread_id for one in found] == ["busy", *reversed(quiet)]
-        assert found[0].count == 25
-        assert [one.thread_id for one in await all_pages(checkpointer, 1, prefix="q")] == quiet[::-1]
+        assert {thread["thread_id"] for thread in await checkpointer.list_with_metadata(10)} == {"busy"}
+        threads = await all_pages(checkpointer, 10)
+        assert [thread.thread_id for thread in threads] == ["busy", *reversed(quiet)]
+        assert threads[0].count == 25
+        assert [thread.thread_id for thread in await all_pages(checkpointer, 1, prefix="q")] == quiet[::-1]
 
     async def test_no_thread_is_on_two_pages_while_others_are_saved_to(self, checkpointer: Checkpointer) -> None:
         backend = dicts(checkpointer)
@@ -112,20 +112,20 @@ class NewestThreadLaws(Laws):
         for name in names:
             await backend.save(name, {})
         staying, active = {"t1", "t3", "t5", "t7"}, ["t8", "t0", "t6", "t2"]
-        found: list[str] = []
+        listed: list[str] = []
         page = await checkpointer.recent_threads(2)
         while True:
-            found += [one.thread_id for one in page.threads]
+            listed += [thread.thread_id for thread in page.threads]
             if not page.more:
                 break
             if active:
                 await backend.save(active.pop(), {"again": True})
                 await backend.delete(active.pop())
-            await backend.save(f"new{len(found)}", {})
+            await backend.save(f"new{len(listed)}", {})
             page = checked(await checkpointer.recent_threads(2, before=page.next), 2)
-        assert len(found) == len({*found})
-        assert staying <= {*found}
-        assert not any(name.startswith("new") for name in found)
+        assert len(listed) == len({*listed})
+        assert staying <= {*listed}
+        assert not any(name.startswith("new") for name in listed)
 
     async def test_a_title_is_what_a_user_said_first(self, checkpointer: Checkpointer) -> None:
         backend = dicts(checkpointer)
@@ -148,12 +148,12 @@ class NewestThreadLaws(Laws):
         await backend.save("empty", {"messages": []})
         await backend.save("odd", {"messages": [1, None, {"role": 5}]})
         await backend.save("other", {"messages": {"user": "x"}, "items": "y"})
-        found = await checkpointer.recent_threads(titles=True)
+        page = await checkpointer.recent_threads(titles=True)
         expected = {"agent": "Where is my parcel?", "session": "x" * 200}
         if checkpointer.store.keeps_writes:
             expected["graph"] = "Hello graph"
-        assert {one.thread_id: one.title for one in found.threads if one.title is not None} == expected
-        assert {one.title for one in (await checkpointer.recent_threads()).threads} == {None}
+        assert {thread.thread_id: thread.title for thread in page.threads if thread.title is not None} == expected
+        assert {thread.title for thread in (await checkpointer.recent_threads()).threads} == {None}
 
     async def test_a_cursor_of_nobody_is_refused(self, checkpointer: Checkpointer) -> None:
         await dicts(checkpointer).save("t", {})
@@ -173,11 +173,11 @@ class NewestThreadLaws(Laws):
         for name in ("a/1", "a/2", "b/1"):
             await dicts(checkpointer).save(name, {"m": ["a heron"]}, metadata={"k": "v"})
         for prefix, expected in {"a/": ["a/2", "a/1"], "b": ["b/1"], "%": [], "": ["b/1", "a/2", "a/1"]}.items():
-            found = await checkpointer.list_with_metadata(prefix=prefix)
-            assert [one["thread_id"] for one in found] == expected
+            entries = await checkpointer.list_with_metadata(prefix=prefix)
+            assert [entry["thread_id"] for entry in entries] == expected
             if self.required.metadata_query:
-                found = await checkpointer.query_by_metadata("k", "v", prefix=prefix)
-                assert [one["thread_id"] for one in found] == expected
+                entries = await checkpointer.query_by_metadata("k", "v", prefix=prefix)
+                assert [entry["thread_id"] for entry in entries] == expected
             if self.required.search:
-                found = await checkpointer.search("heron", prefix=prefix)
-                assert sorted(one["thread_id"] for one in found) == sorted(expected)
+                entries = await checkpointer.search("heron", prefix=prefix)
+                assert sorted(entry["thread_id"] for entry in entries) == sorted(expected)

@@ -103,11 +103,11 @@ class OrderLaws(Laws):
         assert await checkpointer.list_checkpoints("t") == saved[:10]
         assert [entry.checkpoint_id for entry in await checkpointer.history("t")] == saved[:10]
         assert await ids(checkpointer, "t") == saved
-        found: list[str] = []
-        while page := await checkpointer.history("t", 4, before=found[-1] if found else None):
+        names: list[str] = []
+        while page := await checkpointer.history("t", 4, before=names[-1] if names else None):
             assert len(page) <= 4
-            found += [entry.checkpoint_id for entry in page]
-        assert found == saved
+            names += [entry.checkpoint_id for entry in page]
+        assert names == saved
         assert await checkpointer.history("t", None, before=saved[3]) == (await checkpointer.history("t", None))[4:]
         assert await checkpointer.history("t", 0, before=saved[3]) == []
 

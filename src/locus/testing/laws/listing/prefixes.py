@@ -85,8 +85,8 @@ class PrefixLaws(Laws):
         for prefix in _PREFIXES:
             newest_first = [name for name in reversed(_IDS) if name.startswith(prefix)]
             for limit in (None, 1):
-                found = await checkpointer.store.find("k", "v", limit, prefix)
-                assert [entry.thread_id for entry in found] == newest_first[:limit], prefix
+                entries = await checkpointer.store.find("k", "v", limit, prefix)
+                assert [entry.thread_id for entry in entries] == newest_first[:limit], prefix
 
     async def test_a_prefix_limits_searches(self, checkpointer: Checkpointer) -> None:
         if not self.required.search:
@@ -96,8 +96,8 @@ class PrefixLaws(Laws):
         for prefix in _PREFIXES:
             expected = {name for name in _IDS if name.startswith(prefix)}
             for query in ("heron", "stork"):
-                found = await checkpointer.store.search(query, 100, prefix)
-                assert {hit.entry.thread_id for hit in found} == expected, prefix
+                hits = await checkpointer.store.search(query, 100, prefix)
+                assert {hit.entry.thread_id for hit in hits} == expected, prefix
                 assert len(await checkpointer.store.search(query, 1, prefix)) == min(1, len(expected))
 
     async def test_scores_and_order_tell_nothing_of_other_threads(self, checkpointer: Checkpointer) -> None:
@@ -110,8 +110,8 @@ class PrefixLaws(Laws):
         await backend.save("acme/3", {"m": [f"{filler} hare hare"], "head": f"{filler} rabbit hare {filler}"})
 
         async def seen() -> list[tuple[str, float, str]]:
-            found = await checkpointer.store.search("rabbit hare", 10, "acme/")
-            return [(hit.entry.thread_id, hit.score, hit.snippet) for hit in found]
+            hits = await checkpointer.store.search("rabbit hare", 10, "acme/")
+            return [(hit.entry.thread_id, hit.score, hit.snippet) for hit in hits]
 
         before = await seen()
         assert before[0][0] == "acme/2"

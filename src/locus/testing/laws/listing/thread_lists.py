@@ -230,14 +230,14 @@ _BEHIND = (
 
 async def paged(checkpointer: Checkpointer, size: int, **options: Any) -> list[str]:
     """All ids, put together from pages."""
-    found: list[str] = []
+    names: list[str] = []
     page = await checkpointer.list_threads(size, **options)
     while page:
         assert len(page) <= size
-        assert not found or found[-1] < page[0], "a page does not begin behind the one before"
-        found += page
+        assert not names or names[-1] < page[0], "a page does not begin behind the one before"
+        names += page
         page = await checkpointer.list_threads(size, after=page[-1], **options)
-    return found
+    return names
 
 
 class ThreadPageLaws(Laws):
@@ -279,22 +279,22 @@ class ThreadPageLaws(Laws):
         going = [f"s{number:02}x" for number in range(0, 12, 2)]
         for name in (*staying, *going):
             await backend.save(name, {})
-        found: list[str] = []
+        listed: list[str] = []
         after: str | None = None
         while page := await checkpointer.list_threads(4, after=after, prefix="s"):
-            found += page
+            listed += page
             after = page[-1]
             if going:
                 await backend.delete(going.pop())
                 await backend.delete(going.pop(0))
             if not after.endswith("-new"):
                 await backend.save(f"{after}-new", {})
-            await backend.save(f"r{len(found)}", {})
+            await backend.save(f"r{len(listed)}", {})
             if after not in staying:
                 await backend.delete(after)
-        assert found == sorted(found)
-        assert [name for name in found if name in staying] == staying
-        assert len(found) == len({*found})
+        assert listed == sorted(listed)
+        assert [name for name in listed if name in staying] == staying
+        assert len(listed) == len({*listed})
 
     async def test_what_is_no_text_is_no_place_in_a_list(self, checkpointer: Checkpointer) -> None:
         await dicts(checkpointer).save("t", {})

@@ -41,20 +41,20 @@ def _traces(handle: Checkpointer, state: AgentState) -> tuple[dict[str, Any], di
     trace: Trace | None = state._kept_at(handle._key("t", "default"))
     assert trace is not None
     sort_keys = not handle.store.engine.dialect.exact
-    found: dict[str, Any] = {"base": trace.base, "passed": trace.passed}
+    facts: dict[str, Any] = {"base": trace.base, "passed": trace.passed}
     digests: dict[tuple[Path, str], dict[int, bytes]] = {}
     for name, known in trace.fields.items():
-        found[name] = known.text
+        facts[name] = known.text
         for path, cut in known.cuts.items():
-            found[str(path)] = cut if isinstance(cut, str) else (cut.extents, list(cut.items or ()))
+            facts[str(path)] = cut if isinstance(cut, str) else (cut.extents, list(cut.items or ()))
             for branch, chain in cut.chains.items() if isinstance(cut, ListTrace) else ():
                 digests[path, branch] = dict(chain.digested(sort_keys))
-    return found, digests
+    return facts, digests
 
 
-def _assert_same_traces(warm: Checkpointer, found: AgentState, cold: Checkpointer, expected: AgentState) -> None:
+def _assert_same_traces(warm: Checkpointer, loaded: AgentState, cold: Checkpointer, expected: AgentState) -> None:
     """Assert that two traces are equal. Digests are compared where both know them: that depends on the runs read."""
-    (facts, digests), (cold_facts, cold_digests) = _traces(warm, found), _traces(cold, expected)
+    (facts, digests), (cold_facts, cold_digests) = _traces(warm, loaded), _traces(cold, expected)
     assert facts == cold_facts
     assert digests.keys() == cold_digests.keys()
     for key, known in digests.items():
@@ -66,16 +66,16 @@ async def _assert_as_cold(warm: Checkpointer, cold: Checkpointer, checkpoint_id:
     """Assert that the handle `warm` loads exactly what `cold` loads, which holds nothing."""
     cold.cache_clear()
     for load in SHAPES.values():
-        found, expected = await load(warm, checkpoint_id), await load(cold, checkpoint_id)
+        loaded, expected = await load(warm, checkpoint_id), await load(cold, checkpoint_id)
         if warm.store.engine.dialect.exact:  # others give the keys of dicts back in an order of their own
-            assert repr(found) == repr(expected)
-        if not isinstance(found, AgentState) or not isinstance(expected, AgentState):
-            assert_same(found, expected)
+            assert repr(loaded) == repr(expected)
+        if not isinstance(loaded, AgentState) or not isinstance(expected, AgentState):
+            assert_same(loaded, expected)
             continue
-        assert_same_state(found, expected)
-        assert found.model_fields_set == expected.model_fields_set
-        _assert_same_traces(warm, found, cold, expected)
-        assert all(getattr(found, name).stable for name in LISTS)
+        assert_same_state(loaded, expected)
+        assert loaded.model_fields_set == expected.model_fields_set
+        _assert_same_traces(warm, loaded, cold, expected)
+        assert all(getattr(loaded, name).stable for name in LISTS)
 
 
 class _Course:
@@ -234,14 +234,14 @@ class CachedLoadLaws(Laws):
     async def test_every_load_gives_a_state_of_its_own(self, checkpointer: Checkpointer) -> None:
         """Each loaded state remembers its own checkpoint. States share only what cannot change."""
         await checkpointer.save(AgentState().with_messages(conversation(4)), "t", "c1")
-        one, two = await checkpointer.load("t"), await checkpointer.load("t")
-        assert one is not None
-        assert two is not None
-        assert one is not two
-        await checkpointer.save(one.with_message(message(9)), "t", "c2")
-        await checkpointer.save(one, "other")
-        assert checkpointer.origin(two, "t") == "c1"
-        assert checkpointer.origin(two, "other") is None
+        first, second = await checkpointer.load("t"), await checkpointer.load("t")
+        assert first is not None
+        assert second is not None
+        assert first is not second
+        await checkpointer.save(first.with_message(message(9)), "t", "c2")
+        await checkpointer.save(first, "other")
+        assert checkpointer.origin(second, "t") == "c1"
+        assert checkpointer.origin(second, "other") is None
 
     async def test_a_cache_that_is_too_small_serves_all_the_same(
         self, checkpointer: Checkpointer, open_handle: OpenHandle
@@ -294,8 +294,8 @@ class CachedLoadLaws(Laws):
         async def load_some(load: Load) -> None:
             for _ in range(12):
                 least = saved.iteration
-                found = await load(checkpointer, None)
-                plain = found.to_checkpoint() if isinstance(found, AgentState) else found
+                loaded = await load(checkpointer, None)
+                plain = loaded.to_checkpoint() if isinstance(loaded, AgentState) else loaded
                 assert plain["iteration"] >= least
                 assert len(plain["messages"]) == 2 + plain["iteration"]
                 await asyncio.sleep(0)

@@ -46,31 +46,31 @@ def _drop(payload: Payload, path: tuple[str, ...]) -> None:
     del payload[path[-1]]
 
 
-def check_diff(found: PayloadDiff, old: Payload, new: Payload, *, compared: bool = True) -> None:
+def check_diff(diff: PayloadDiff, old: Payload, new: Payload, *, compared: bool = True) -> None:
     """Assert that a whole diff names values of both payloads exactly, and leads from one to the other.
 
     Without proof that most of two large lists is the same, not all items are compared, and the diff names more.
     """
     made: Payload = deepcopy(old)
-    assert found.next is None
-    assert bool(found) == (exact(old) != exact(new)) or not compared
-    assert found.total == len(found.values) + sum(max(1, len(each.changes)) for each in found.lists)
-    for change in found.values:
+    assert diff.next is None
+    assert bool(diff) == (exact(old) != exact(new)) or not compared
+    assert diff.total == len(diff.values) + sum(max(1, len(changed.changes)) for changed in diff.lists)
+    for change in diff.values:
         _check_value(change, old, new)
         if change.kind == "removed":
             _drop(made, change.path)
         else:
             _put(made, change.path, change.after)
-    for each in found.lists:
-        (before, had), (after, has) = _at(old, each.path), _at(new, each.path)
-        assert (each.old_length, each.new_length) == (len(before) if had else None, len(after) if has else None)
-        counts = [sum(change.kind == kind for change in each.changes) for kind in ("added", "removed", "changed")]
-        assert [each.added, each.removed, each.changed] == counts
+    for changed in diff.lists:
+        (before, had), (after, has) = _at(old, changed.path), _at(new, changed.path)
+        assert (changed.old_length, changed.new_length) == (len(before) if had else None, len(after) if has else None)
+        counts = [sum(change.kind == kind for change in changed.changes) for kind in ("added", "removed", "changed")]
+        assert [changed.added, changed.removed, changed.changed] == counts
         if has:
-            _put(made, each.path, list(_changed(before or [], after, each.changes)))
+            _put(made, changed.path, list(_changed(before or [], after, changed.changes)))
         else:
-            assert each.removed == len(before)
-            _drop(made, each.path)
+            assert changed.removed == len(before)
+            _drop(made, changed.path)
     assert_same(made, new)
 
 
@@ -108,7 +108,7 @@ def _changed(before: list[Any], after: list[Any], changes: tuple[ItemChange, ...
 async def check_pair(handle: Checkpointer, thread_id: str, a: str, b: str, **options: Any) -> PayloadDiff:
     """Assert that the diff of two checkpoints is the diff of what they load, in one page and in several."""
     backend = dicts(handle)
-    found = await backend.diff(thread_id, a, b, **options)
+    diff = await backend.diff(thread_id, a, b, **options)
     namespace = options.get("namespace", "default")
     old = await backend.load(thread_id, a, namespace=namespace)
     new = await backend.load(
@@ -116,8 +116,8 @@ async def check_pair(handle: Checkpointer, thread_id: str, a: str, b: str, **opt
     )
     assert old is not None
     assert new is not None
-    check_diff(found, old, new)
-    return found
+    check_diff(diff, old, new)
+    return diff
 
 
 class Reads:
@@ -244,26 +244,26 @@ class DiffLaws(Laws):
         """The checkpoints come from appends, edits, trims, forks, replacements, deletions and a vacuum."""
         rng = random.Random(20)
         backend, other = dicts(checkpointer), dicts(open_handle())
-        kept: dict[str, Payload] = {}
+        payloads: dict[str, Payload] = {}
         for number in range(20):
-            base = rng.choice([*kept][-3:]) if kept else None
-            payload = _mutated(_STARTED if base is None else kept[base], rng)
-            name = rng.choice([*kept]) if number % 9 == 8 else f"c{number}"
+            base = rng.choice([*payloads][-3:]) if payloads else None
+            payload = _mutated(_STARTED if base is None else payloads[base], rng)
+            name = rng.choice([*payloads]) if number % 9 == 8 else f"c{number}"
             handle = backend if number % 5 else other
-            await handle.save("t", payload, name, parent=ANY if name in kept or base is None else base)
-            kept.pop(name, None)
-            kept[name] = payload
+            await handle.save("t", payload, name, parent=ANY if name in payloads or base is None else base)
+            payloads.pop(name, None)
+            payloads[name] = payload
             if number % 7 == 6:
-                gone = rng.choice([*kept])
+                gone = rng.choice([*payloads])
                 assert await backend.delete("t", gone)
-                del kept[gone]
+                del payloads[gone]
             if number == 14:
                 await checkpointer.vacuum(keep_last=4)
                 left = {entry.checkpoint_id for entry in await checkpointer.history("t", None)}
-                kept = {name: payload for name, payload in kept.items() if name in left}
-            if len(kept) > 1:
-                a, b = rng.sample([*kept], 2)
-                check_diff(await backend.diff("t", a, b), kept[a], kept[b])
+                payloads = {name: payload for name, payload in payloads.items() if name in left}
+            if len(payloads) > 1:
+                a, b = rng.sample([*payloads], 2)
+                check_diff(await backend.diff("t", a, b), payloads[a], payloads[b])
 
     async def test_a_diff_reads_what_differs(self, checkpointer: Checkpointer, monkeypatch: pytest.MonkeyPatch) -> None:
         kind = type(checkpointer.store.engine)
@@ -282,13 +282,13 @@ class DiffLaws(Laws):
             pairs[count] = first, await checkpointer.save(state, f"t{count}")
         reads = Reads(kind, monkeypatch)
         for verb in (checkpointer.diff, dicts(checkpointer).diff):
-            found: dict[int, tuple[int, int]] = {}
+            runs_read: dict[int, tuple[int, int]] = {}
             for count, pair in pairs.items():
                 change = await verb(f"t{count}", *pair)
                 assert change
-                found[count] = reads.take()
-            assert found[800][0] == found[40][0] <= 3
-            assert found[800][1] <= 1.2 * found[40][1] + 100
+                runs_read[count] = reads.take()
+            assert runs_read[800][0] == runs_read[40][0] <= 3
+            assert runs_read[800][1] <= 1.2 * runs_read[40][1] + 100
 
     async def test_a_payload_of_another_framework_shows_nothing_that_is_not_stored(
         self, checkpointer: Checkpointer
@@ -304,13 +304,13 @@ class DiffLaws(Laws):
         second = deepcopy(first) | {"id": "20", "channel_versions": {"messages": "0002", "branch:to:model": "0002"}}
         second["channel_values"]["messages"].append({"type": "ai", "id": "m2", "content": "hello"})
         a, b = await backend.save("t", first), await backend.save("t", second)
-        found = await check_pair(checkpointer, "t", a, b)
-        assert {(change.path, change.kind) for change in found.values} == {
+        diff = await check_pair(checkpointer, "t", a, b)
+        assert {(change.path, change.kind) for change in diff.values} == {
             (("id",), "changed"),
             (("channel_versions", "messages"), "changed"),
             (("channel_versions", "branch:to:model"), "added"),
         }
-        (messages,) = found.lists
+        (messages,) = diff.lists
         assert (messages.path, messages.old_length, messages.new_length) == (("channel_values", "messages"), 1, 2)
         added = ItemChange("added", None, 1, None, {"type": "ai", "id": "m2", "content": "hello"})
         assert messages.changes == (added,)
@@ -382,8 +382,8 @@ class DiffLaws(Laws):
         await check_pair(checkpointer, "t", "c", "c", other_thread="u")
         await check_pair(checkpointer, "t", "c", "d", other_namespace="other")
         await check_pair(checkpointer, "t", "d", "c", namespace="other", other_thread="u", other_namespace="default")
-        found = await saver.diff(thread_id="t", checkpoint_id="c", other_checkpoint_id="c", other_thread_id="u")
-        assert found == await checkpointer.payload_diff("t", "c", "c", other_thread="u")
+        diff = await saver.diff(thread_id="t", checkpoint_id="c", other_checkpoint_id="c", other_thread_id="u")
+        assert diff == await checkpointer.payload_diff("t", "c", "c", other_thread="u")
         elsewhere: list[dict[str, Any]] = [{"other_thread": "v"}, {"other_namespace": "other"}]
         for options in elsewhere:
             with pytest.raises(CheckpointNotFoundError):

@@ -55,15 +55,15 @@ class ExportLaws(Laws):
         await _story(dicts(checkpointer))
         store = open_handle().store
         monkeypatch.setattr(reading, "PAGE", 3)
-        found = [checkpoint async for checkpoint in transfer_read.checkpoints(store, "t")]
-        await self._are_one_by_one(found, store)
-        # Pages that end because of their size, with one checkpoint or a few.
+        checkpoints = [checkpoint async for checkpoint in transfer_read.checkpoints(store, "t")]
+        await self._are_one_by_one(checkpoints, store)
+        # Pages that end because of their size, with checkpoint checkpoint or a few.
         monkeypatch.setattr(reading, "PAGE", 100)
         for most in (1, 2_000, 4_000):
             monkeypatch.setattr(sizes, "EXPORT_BYTES", most)
-            found = [checkpoint async for checkpoint in transfer_read.checkpoints(store, "t")]
-            await self._are_one_by_one(found, store)
-        told = [(one.checkpoint_id, len(one.writes)) for one in found]
+            checkpoints = [checkpoint async for checkpoint in transfer_read.checkpoints(store, "t")]
+            await self._are_one_by_one(checkpoints, store)
+        told = [(checkpoint.checkpoint_id, len(checkpoint.writes)) for checkpoint in checkpoints]
         assert told == [("c", 4), ("d", 0), ("e", 0), ("a", 0), ("f", 0), ("g", 0), ("a", 0)]
 
     async def test_a_thread_without_what_an_edit_and_a_deletion_made_superfluous_is_read_whole(
@@ -78,17 +78,18 @@ class ExportLaws(Laws):
         store = open_handle().store
         await self._are_one_by_one([checkpoint async for checkpoint in transfer_read.checkpoints(store, "t")], store)
 
-    async def _are_one_by_one(self, found: Sequence[Checkpoint], store: CheckpointStore) -> None:
+    async def _are_one_by_one(self, checkpoints: Sequence[Checkpoint], store: CheckpointStore) -> None:
         entries = (await store.history("t", None, None, None))[::-1]
-        assert [(one.namespace, one.checkpoint_id, one.parent_id, one.created_at) for one in found] == [
-            (entry.namespace, entry.checkpoint_id, entry.parent_id, entry.created_at) for entry in entries
-        ]
-        for one in found:
-            stored = await store.read("t", one.checkpoint_id, one.namespace)
+        assert [
+            (checkpoint.namespace, checkpoint.checkpoint_id, checkpoint.parent_id, checkpoint.created_at)
+            for checkpoint in checkpoints
+        ] == [(entry.namespace, entry.checkpoint_id, entry.parent_id, entry.created_at) for entry in entries]
+        for checkpoint in checkpoints:
+            stored = await store.read("t", checkpoint.checkpoint_id, checkpoint.namespace)
             assert stored is not None
-            assert one.content.digest == value_digest(dict_from(stored))
-            writes = await store.get_writes("t", one.checkpoint_id, task_id=None, namespace=one.namespace)
-            assert one.writes_digest == writes_digest(writes)
+            assert checkpoint.content.digest == value_digest(dict_from(stored))
+            writes = await store.get_writes("t", checkpoint.checkpoint_id, task_id=None, namespace=checkpoint.namespace)
+            assert checkpoint.writes_digest == writes_digest(writes)
 
     async def test_a_thread_that_is_not_there_has_nothing_to_read(self, checkpointer: Checkpointer) -> None:
         await dicts(checkpointer).save("t", {"n": 1}, parent=ANY)

@@ -67,8 +67,8 @@ class ItemRangeLaws(Laws):
         data |= {"empty": [], "large": {"text": "x" * 5_000, "of": {"lists": [1, 2, 3]}}, "deep": [[1], [2, [3]]]}
         saved = await backend.save("t", data)
         for key in HOSTILE_KEYS:
-            found = await backend.read_items("t", saved, path=(key, "inner"), start=1, count=2)
-            assert found == ItemPage(data[key]["inner"][1:3], 5, 1), key
+            page = await backend.read_items("t", saved, path=(key, "inner"), start=1, count=2)
+            assert page == ItemPage(data[key]["inner"][1:3], 5, 1), key
         assert await backend.read_items("t", path=["empty"]) == ItemPage([], 0, 0)
         assert await backend.read_items("t", path=("large", "of", "lists"), start=-1) == ItemPage([3], 3, 2)
         assert await backend.read_items("t", path=("deep",), count=1, start=1) == ItemPage([[2, [3]]], 2, 1)

@@ -44,11 +44,11 @@ class PartialReadLaws(Laws):
             for checkpoint_id in [*saved, None]:
                 whole = await _read(handle, checkpoint_id)
                 for size in _SIZES:
-                    found = await handle.store.read_part("t", checkpoint_id, DEFAULT_NAMESPACE, Window(size, _LISTS))
-                    assert found is not None
-                    assert (found.entry, found.head, found.manifest) == (whole.entry, whole.head, whole.manifest)
-                    assert found.passed == whole.passed
-                    assert _shown(found, found.runs, size) == _shown(whole, whole.runs, size)
+                    part = await handle.store.read_part("t", checkpoint_id, DEFAULT_NAMESPACE, Window(size, _LISTS))
+                    assert part is not None
+                    assert (part.entry, part.head, part.manifest) == (whole.entry, whole.head, whole.manifest)
+                    assert part.passed == whole.passed
+                    assert _shown(part, part.runs, size) == _shown(whole, whole.runs, size)
 
     async def test_what_follows_a_held_checkpoint_completes_it(self, checkpointer: Checkpointer) -> None:
         saved = await _course(checkpointer)
@@ -57,16 +57,16 @@ class PartialReadLaws(Laws):
         for checkpoint_id, whole in wholes.items():
             candidates = [*wholes.values()]
             for held in (*candidates[:-5:2], *candidates[-5:]):
-                found = await _since(checkpointer, checkpoint_id, _base(held))
-                assert (found.entry, found.head, found.manifest) == (whole.entry, whole.head, whole.manifest)
-                assert found.passed == whole.passed
-                if found.since is None:
-                    assert _shown(found, found.runs) == _shown(whole, whole.runs)
+                part = await _since(checkpointer, checkpoint_id, _base(held))
+                assert (part.entry, part.head, part.manifest) == (whole.entry, whole.head, whole.manifest)
+                assert part.passed == whole.passed
+                if part.since is None:
+                    assert _shown(part, part.runs) == _shown(whole, whole.runs)
                     continue
-                assert found.since == _base(held)
+                assert part.since == _base(held)
                 left_out += 1
                 try:
-                    shown = _shown(found, _completed(held, found))
+                    shown = _shown(part, _completed(held, part))
                 except CorruptCheckpointError:
                     # A line that left the held one earlier: the reader sees that it lacks something, and reads all.
                     assert not _is_line(wholes, whole, held)
@@ -88,9 +88,9 @@ class PartialReadLaws(Laws):
         assert again is not None
         await other.save(again.with_message(message(8)), "t", "second")
         for gone in (held, Base("second", "0" * 32), Base(first, held.rev), Base("never", held.rev)):
-            found = await _since(checkpointer, None, gone)
-            assert found.since is None
-            assert _shown(found, found.runs) == _shown(await _read(other, None), (await _read(other, None)).runs)
+            part = await _since(checkpointer, None, gone)
+            assert part.since is None
+            assert _shown(part, part.runs) == _shown(await _read(other, None), (await _read(other, None)).runs)
 
     async def test_a_held_checkpoint_of_another_thread_or_namespace_counts_for_nothing(
         self, checkpointer: Checkpointer
@@ -102,10 +102,10 @@ class PartialReadLaws(Laws):
         for thread_id, namespace in (("other", DEFAULT_NAMESPACE), ("t", "elsewhere")):
             stored = await checkpointer.store.read(thread_id, "c", namespace)
             assert stored is not None
-            found = await _since(checkpointer, None, _base(stored))
-            assert found.since is None
+            part = await _since(checkpointer, None, _base(stored))
+            assert part.since is None
             whole = await _read(checkpointer, None)
-            assert _shown(found, found.runs) == _shown(whole, whole.runs)
+            assert _shown(part, part.runs) == _shown(whole, whole.runs)
 
     async def test_a_thread_that_is_not_there_has_no_parts(self, checkpointer: Checkpointer) -> None:
         await checkpointer.save(AgentState(), "t", "c")
@@ -146,10 +146,12 @@ class PartialReadLaws(Laws):
         """A save of many items brings several runs of a branch, to begin it, to go on, after an edit, and in a fork."""
         states = {"opened": AgentState().with_messages(conversation(600))}
         await checkpointer.save(states["opened"], "t", "opened")
-        for name, base, kept in (("grown", "opened", 600), ("edited", "grown", 700), ("forked", "opened", 500)):
-            found = await open_handle().load("t", base)
-            assert found is not None
-            states[name] = found.with_messages_replaced(found.messages[:kept] + tuple(conversation(600, 1_000 * kept)))
+        for name, base, count in (("grown", "opened", 600), ("edited", "grown", 700), ("forked", "opened", 500)):
+            loaded = await open_handle().load("t", base)
+            assert loaded is not None
+            states[name] = loaded.with_messages_replaced(
+                loaded.messages[:count] + tuple(conversation(600, 1_000 * count))
+            )
             await checkpointer.save(states[name], "t", name)
         await checkpointer.delete("t", "opened")
         del states["opened"]

@@ -85,11 +85,11 @@ class WindowLaws(Laws):
             with pytest.raises(WindowError):
                 await handle.save(pickle.loads(pickle.dumps(changed)), "t")
             saved = await handle.save(changed, "t")
-            found = await _whole(open_handle(), saved)
-            assert found.messages == before + tuple(changed.messages)
+            reloaded = await _whole(open_handle(), saved)
+            assert reloaded.messages == before + tuple(changed.messages)
             for name in LISTS[1:]:
-                kept = getattr(whole, name)[: window.omitted.get(name, 0)]
-                assert getattr(found, name) == kept + tuple(getattr(changed, name)), name
+                omitted = getattr(whole, name)[: window.omitted.get(name, 0)]
+                assert getattr(reloaded, name) == omitted + tuple(getattr(changed, name)), name
             again = _turn(changed, 90 + change)  # the state that was saved goes on being a window
             await handle.save(again, "t")
             assert (await _whole(open_handle())).messages == before + tuple(again.messages)
@@ -117,11 +117,11 @@ class WindowLaws(Laws):
         for turn in range(24):
             handle = open_handle()
             window = await _window(handle, 2)
-            other = window.with_message(message(700 + turn))
-            await handle.save(other, "t", f"left-{turn}")  # the branch is continued by another line
-            kept = window.with_message(message(800 + turn))
+            aside = window.with_message(message(700 + turn))
+            await handle.save(aside, "t", f"left-{turn}")  # the branch is continued by another line
+            continued = window.with_message(message(800 + turn))
             messages = (*messages, message(800 + turn))
-            await handle.save(kept, "t", f"line-{turn}")
+            await handle.save(continued, "t", f"line-{turn}")
             await handle.close()
         assert (await _whole(open_handle())).messages == messages
         assert (await _whole(open_handle(), "line-3")).messages == messages[: len(messages) - 20]
@@ -138,8 +138,8 @@ class WindowLaws(Laws):
             state = state.with_confidence(0.5).with_error(f"e{turn}")
             await handle.save(window.with_confidence(0.5).with_error(f"e{turn}"), "t")
             await handle.close()
-        found = await _whole(checkpointer)
-        assert (found.confidence_history, found.errors) == (state.confidence_history, state.errors)
+        whole = await _whole(checkpointer)
+        assert (whole.confidence_history, whole.errors) == (state.confidence_history, state.errors)
 
     async def test_what_was_omitted_can_be_let_go(self, checkpointer: Checkpointer, open_handle: OpenHandle) -> None:
         await _grown(checkpointer, 4)

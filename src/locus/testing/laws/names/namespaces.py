@@ -62,10 +62,10 @@ class NamespaceLaws(Laws):
             assert not await backend.delete("t", namespace=name)
             left.remove(name)
             for other in _NAMES:
-                there = other in left
-                found = await dicts(open_handle()).load("t", namespace=other)
-                assert found == ({**shared, "in": other} if there else None)
-                assert len(await backend.get_writes("t", "c", namespace=other)) == there
+                is_left = other in left
+                loaded = await dicts(open_handle()).load("t", namespace=other)
+                assert loaded == ({**shared, "in": other} if is_left else None)
+                assert len(await backend.get_writes("t", "c", namespace=other)) == is_left
         assert await backend.list_threads() == ["t"]
 
     async def test_a_thread_with_nothing_in_default_is_a_thread(self, checkpointer: Checkpointer) -> None:

@@ -65,37 +65,39 @@ class SizeLaws(Laws):
 
     async def test_sizes_add_up(self, checkpointer: Checkpointer, open_handle: OpenHandle, clock: Clock) -> None:
         names = await _forked(checkpointer, clock)
-        found = await _sizes(open_handle())
-        assert (found.thread_id, found.checkpoints) == ("t", len(names))
-        assert found.freed is None
-        assert found.bytes == found.head_bytes + found.run_bytes + found.write_bytes
-        assert found.run_bytes == sum(one.bytes for one in found.lists)
-        assert found.runs == sum(one.runs for one in found.lists)
-        assert found.shared_bytes == sum(one.shared_bytes for one in found.lists)
-        assert found.bytes > found.head_bytes > 0
+        sizes = await _sizes(open_handle())
+        assert (sizes.thread_id, sizes.checkpoints) == ("t", len(names))
+        assert sizes.freed is None
+        assert sizes.bytes == sizes.head_bytes + sizes.run_bytes + sizes.write_bytes
+        assert sizes.run_bytes == sum(each.bytes for each in sizes.lists)
+        assert sizes.runs == sum(each.runs for each in sizes.lists)
+        assert sizes.shared_bytes == sum(each.shared_bytes for each in sizes.lists)
+        assert sizes.bytes > sizes.head_bytes > 0
         if checkpointer.capabilities.windows:
-            assert {("messages",), ("metadata", "large")} <= {one.path for one in found.lists}
-            assert [one.bytes for one in found.lists] == sorted((one.bytes for one in found.lists), reverse=True)
-            assert 0 < found.shared_bytes < found.run_bytes, "there are forks"
+            assert {("messages",), ("metadata", "large")} <= {each.path for each in sizes.lists}
+            assert [each.bytes for each in sizes.lists] == sorted((each.bytes for each in sizes.lists), reverse=True)
+            assert 0 < sizes.shared_bytes < sizes.run_bytes, "there are forks"
 
     async def test_sizes_are_those_of_the_texts(self, checkpointer: Checkpointer, clock: Clock) -> None:
         """True for stores that keep JSON as it was written. Files may leave out line feeds between items."""
         await _forked(checkpointer, clock)
-        found = await _sizes(checkpointer)
+        sizes = await _sizes(checkpointer)
         async with checkpointer.store.using() as engine:
             if not engine.offers(Exports) or not engine.dialect.exact:
                 return
             assert isinstance(engine, Exports)
             exported = await engine.export("t", 0, 1_000, {})
         heads = sum(
-            text_bytes(text) for one in exported.checkpoints for text in (one.head, one.manifest, one.entry.metadata)
+            text_bytes(text)
+            for checkpoint in exported.checkpoints
+            for text in (checkpoint.head, checkpoint.manifest, checkpoint.entry.metadata)
         )
-        assert found.head_bytes == heads
+        assert sizes.head_bytes == heads
         runs = {(run.branch, run.number): text_bytes(run.items) for run in exported.runs}
         items = sum(run.length for run in exported.runs)
-        assert found.runs == len(runs)
-        assert found.run_bytes <= sum(runs.values()) <= found.run_bytes + items
-        assert found.writes == sum(map(len, exported.writes.values()))
+        assert sizes.runs == len(runs)
+        assert sizes.run_bytes <= sum(runs.values()) <= sizes.run_bytes + items
+        assert sizes.writes == sum(map(len, exported.writes.values()))
 
     @pytest.mark.parametrize(
         "options",

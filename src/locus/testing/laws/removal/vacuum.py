@@ -226,30 +226,30 @@ async def _course(handle: Checkpointer, clock: Clock, seed: int) -> None:
     clock.shift()
 
 
-async def _by_history(engine: Engine, kept: Retention) -> dict[str, dict[int, str]]:
+async def _by_history(engine: Engine, rules: Retention) -> dict[str, dict[int, str]]:
     """The checkpoints to remove, found by reading every thread whole."""
-    found: dict[str, dict[int, str]] = {}
+    removed: dict[str, dict[int, str]] = {}
     for thread_id in ("circle", *(f"t{number}" for number in range(5))):
         entries = await engine.history(thread_id, None, None, None)
-        doomed = outlived(entries, kept.cutoff, kept.keep_last)
+        doomed = outlived(entries, rules.cutoff, rules.keep_last)
         if doomed:
-            found[thread_id] = {entry.seq: entry.rev for entry in entries if entry.seq in doomed}
-    return found
+            removed[thread_id] = {entry.seq: entry.rev for entry in entries if entry.seq in doomed}
+    return removed
 
 
-async def _in_pages(engine: Engine, kept: Retention, limit: int, *, anew: bool) -> list[Outlived]:
+async def _in_pages(engine: Engine, rules: Retention, limit: int, *, anew: bool) -> list[Outlived]:
     """The checkpoints to remove, as the engine finds them. With `anew`, each page is a call of its own."""
-    found: list[Outlived] = []
+    threads: list[Outlived] = []
     after: str | None = ""
     while after is not None:
         start, after = after, None
-        async for page in engine.outlived(kept, start, limit=limit):
+        async for page in engine.outlived(rules, start, limit=limit):
             assert not page.damaged
-            found += page.threads
+            threads += page.threads
             if anew:
                 after = page.after
                 break
-    return found
+    return threads
 
 
 def _old_id(days: float) -> str:
@@ -270,18 +270,18 @@ class VacuumCandidateLaws(Laws):
         await _course(checkpointer, clock, seed)
         async with checkpointer.store.using() as engine:
             for days, keep_last in _OPTIONS:
-                kept = retention(datetime.now(UTC), days, keep_last)
-                expected = await _by_history(engine, kept)
+                rules = retention(datetime.now(UTC), days, keep_last)
+                expected = await _by_history(engine, rules)
                 for limit, anew in ((1, False), (2, True), (100, False)):
-                    found = await _in_pages(engine, kept, limit, anew=anew)
-                    assert {one.thread_id: dict(one.checkpoints) for one in found} == expected
-                    assert sum(len(one.checkpoints) for one in found) == sum(map(len, expected.values()))
+                    threads = await _in_pages(engine, rules, limit, anew=anew)
+                    assert {thread.thread_id: dict(thread.checkpoints) for thread in threads} == expected
+                    assert sum(len(thread.checkpoints) for thread in threads) == sum(map(len, expected.values()))
 
     async def test_what_is_counted_is_what_goes(self, checkpointer: Checkpointer, clock: Clock) -> None:
         await _course(checkpointer, clock, 3)
         async with checkpointer.store.using() as engine:
-            kept = retention(datetime.now(UTC), 30, 2)
-            expected = await _by_history(engine, kept)
+            rules = retention(datetime.now(UTC), 30, 2)
+            expected = await _by_history(engine, rules)
             left = {
                 thread_id: {entry.rev for entry in await engine.history(thread_id, None, None, None)}
                 - set(expected.get(thread_id, {}).values())
@@ -294,13 +294,13 @@ class VacuumCandidateLaws(Laws):
             assert told[-1].checkpoints == count
             assert told[-1].threads >= len(expected)
             assert (told[-1].writes, told[-1].damaged) == (0, 0)
-            assert [one.checkpoints for one in told] == sorted(one.checkpoints for one in told)
+            assert [progress.checkpoints for progress in told] == sorted(progress.checkpoints for progress in told)
             for thread_id, revs in left.items():
                 entries = await engine.history(thread_id, None, None, None)
                 assert {entry.rev for entry in entries} == revs
-                there = {(entry.namespace, entry.checkpoint_id) for entry in entries}
+                names = {(entry.namespace, entry.checkpoint_id) for entry in entries}
                 for entry in entries if thread_id != "circle" else ():
-                    assert entry.parent_id is None or (entry.namespace, entry.parent_id) in there
+                    assert entry.parent_id is None or (entry.namespace, entry.parent_id) in names
                     assert await checkpointer.store.read(thread_id, entry.checkpoint_id, entry.namespace) is not None
 
     async def test_what_a_prefix_does_not_fit_is_not_found(self, checkpointer: Checkpointer) -> None:

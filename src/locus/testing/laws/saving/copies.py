@@ -71,8 +71,8 @@ class CopyLaws(Laws):
             ("line", [("later", "a"), ("b", "later"), ("a", "elsewhere")]),
             ("dst", [("b", "a"), ("a", "elsewhere")]),
         ):
-            found = await reader.list_checkpoints(thread_id=thread_id, checkpoint_ns="")
-            assert [(each["checkpoint_id"], each["parent_checkpoint_id"]) for each in found] == expected
+            listed = await reader.list_checkpoints(thread_id=thread_id, checkpoint_ns="")
+            assert [(each["checkpoint_id"], each["parent_checkpoint_id"]) for each in listed] == expected
 
     async def test_a_copy_up_to_a_checkpoint_has_it_and_its_ancestors(
         self, checkpointer: Checkpointer, open_handle: OpenHandle
@@ -134,7 +134,7 @@ class CopyLaws(Laws):
             kept[await checkpointer.save(state, "dst")] = state
         for name in ("c", "a"):
             assert await checkpointer.delete("src", name)
-        left = {name: found for name, found in states.items() if name not in "ca"}
+        left = {name: source for name, source in states.items() if name not in "ca"}
         await assert_all_load(open_handle(), "src", left)
         assert await checkpointer.delete("dst", "c")
         del kept["c"]

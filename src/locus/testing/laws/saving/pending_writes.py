@@ -74,11 +74,11 @@ class PendingWritesLaws(Laws):
         await checkpointer.put_writes("t", "c", "task", [("a", 1), ("b", 2)])
         await checkpointer.put_writes("t", "c", "task", [("a", 3)])
         expected = sorted((index, channel) for channel, index in _SPECIAL.items())
-        found = await _found(checkpointer)
-        assert [(idx, channel) for _, idx, channel, _ in found] == [*expected, (0, "a")]
+        writes = await _found(checkpointer)
+        assert [(idx, channel) for _, idx, channel, _ in writes] == [*expected, (0, "a")]
         await checkpointer.put_writes("t", "c", "task", [("__error__", "again")])
-        found = await _found(checkpointer)
-        assert [(idx, value) for _, idx, _, value in found] == [
+        writes = await _found(checkpointer)
+        assert [(idx, value) for _, idx, _, value in writes] == [
             *((index, channel) for index, channel in expected[:-1]),
             (-1, "again"),
         ]
@@ -173,7 +173,7 @@ class PendingWritesLaws(Laws):
             *(handles[n % 3].put_writes("t", "c", f"task {n:02}", [("x", n), ("y", -n)]) for n in range(24)),
             *(handles[n % 3].save(AgentState(), "t") for n in range(6)),
         )
-        found = await _found(checkpointer)
-        assert found == [
+        writes = await _found(checkpointer)
+        assert writes == [
             write for n in range(24) for write in ((f"task {n:02}", 0, "x", n), (f"task {n:02}", 1, "y", -n))
         ]

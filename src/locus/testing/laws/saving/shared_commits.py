@@ -354,11 +354,11 @@ def _told(outcome: Outcome) -> tuple[Any, ...]:
 async def _content(engine: Engine, thread_id: str) -> list[Any]:
     """Everything that a thread holds, without its id."""
     assert isinstance(engine, KeepsWrites)
-    found: list[Any] = [sorted(await engine.get_writes(thread_id, DEFAULT_NAMESPACE, "c", None), key=writes_order)]
+    content: list[Any] = [sorted(await engine.get_writes(thread_id, DEFAULT_NAMESPACE, "c", None), key=writes_order)]
     for entry in await engine.history(thread_id, None, None, None):
         stored = await engine.read(thread_id, DEFAULT_NAMESPACE, entry.checkpoint_id)
         assert stored is not None
         assert stored.entry == entry
         named = (entry.checkpoint_id, entry.rev, entry.parent_id, entry.created_at, entry.metadata)
-        found.append((named, dict_from(stored)))
-    return found
+        content.append((named, dict_from(stored)))
+    return content

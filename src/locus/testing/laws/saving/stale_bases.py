@@ -113,9 +113,9 @@ class StaleBaseLaws(Laws):
         for handle in (checkpointer, open_handle()):
             for name, child in children.items():
                 assert_same_state(await handle.load("t", name), child)
-            found = await _contents(handle)
+            contents = await _contents(handle)
             for name, data in before.items():
-                assert_same(found[name], data)
+                assert_same(contents[name], data)
 
     @pytest.mark.parametrize("disturbance", DISTURBANCES)
     async def test_a_dict_after_a_disturbance_is_saved_whole(
@@ -129,8 +129,8 @@ class StaleBaseLaws(Laws):
         longer = {**data, "deep": {"er": conversation_log(31)}}
         saved_as = await dicts(checkpointer).save("t", longer)
         again = await dicts(checkpointer).save("t", {**longer, "n": 1})
-        found = await _contents(open_handle())
-        assert_same(found, {**before, saved_as: longer, again: {**longer, "n": 1}})
+        contents = await _contents(open_handle())
+        assert_same(contents, {**before, saved_as: longer, again: {**longer, "n": 1}})
 
     async def test_a_base_that_outlives_its_branch_mates_is_continued(
         self, checkpointer: Checkpointer, open_handle: OpenHandle

@@ -110,8 +110,8 @@ class MetadataLaws(Laws):
         for number in range(4):
             clock.stop(at(900 - number * 60))
             saved.append(await dicts(checkpointer).save("t", {"n": number}, metadata={"k": "v"}))
-        found = await checkpointer.query_by_metadata("k", "v")
-        assert [hit["checkpoint_id"] for hit in found] == saved[::-1]
+        hits = await checkpointer.query_by_metadata("k", "v")
+        assert [hit["checkpoint_id"] for hit in hits] == saved[::-1]
         (newest,) = await checkpointer.query_by_metadata("k", "v", 1)
         assert newest["checkpoint_id"] == saved[-1]
 

@@ -83,8 +83,8 @@ class SearchLaws(Laws):
         for index, word in enumerate(words):
             await dicts(checkpointer).save(f"t{index}", {"m": [f"about {word}, then"]})
         for index, word in enumerate(words):
-            found = {thread for thread, _ in await _places(checkpointer, word)}
-            assert f"t{index}" in found, word
+            threads = {thread for thread, _ in await _places(checkpointer, word)}
+            assert f"t{index}" in threads, word
 
     async def test_all_words_of_a_query_have_to_be_there(self, checkpointer: Checkpointer) -> None:
         await dicts(checkpointer).save("a", {"m": ["red apples and green pears"]})
@@ -104,10 +104,10 @@ class SearchLaws(Laws):
         for number in range(12):
             await dicts(checkpointer).save(f"t{number:02}", {"m": [f"{filler} rabbit {filler}"]})
         await dicts(checkpointer).save("best", {"m": ["rabbit rabbit rabbit"]})
-        found = await checkpointer.search("rabbit", 5)
-        assert len(found) == 5
-        assert found[0]["thread_id"] == "best"
-        scores = [hit["score"] for hit in found]
+        hits = await checkpointer.search("rabbit", 5)
+        assert len(hits) == 5
+        assert hits[0]["thread_id"] == "best"
+        scores = [hit["score"] for hit in hits]
         assert scores == sorted(scores, reverse=True)
         assert len(await checkpointer.search("rabbit")) == 10
         assert len(await checkpointer.search("rabbit", 100)) == 13
@@ -159,9 +159,9 @@ class SearchLaws(Laws):
         later = {await checkpointer.save(state.with_messages(conversation(n + 1)), "t") for n in range(2)}
         assert await _places(checkpointer, "cormorant") == {("t", first)}
         assert await checkpointer.delete("t", first)
-        found = await _places(checkpointer, "cormorant")
-        assert found
-        assert found <= {("t", name) for name in later}
+        places = await _places(checkpointer, "cormorant")
+        assert places
+        assert places <= {("t", name) for name in later}
 
     async def test_a_hit_is_a_checkpoint_that_has_the_text(self, checkpointer: Checkpointer) -> None:
         """A trimmed message may still be stored beside others, although no checkpoint shows it."""

@@ -1,4 +1,4 @@
-"""What was the latest checkpoint at a moment."""
+"""The checkpoint that was the latest at a moment."""
 
 from __future__ import annotations
 
