@@ -24,7 +24,6 @@ from locus.memory.backends.mysql.client import Expression, Statement
 from locus.memory.backends.mysql.schema import MySQLFlavour
 from locus.memory.backends.sql.commit import LastSeenThread, LoadedView, SQLThread, SQLThreads
 from locus.memory.backends.sql.flavour import Row, Steps, marks, portions
-from locus.memory.backends.sql.read import now
 from locus.memory.backends.sql.schema import KNOWN, of
 from locus.memory.backends.sql.search import metadata_key
 from locus.memory.model.codec import canonical, decode, encode_trusted
@@ -157,7 +156,7 @@ def in_chain(
         ("thread_id = ?", (commit.thread_id,)),
         ("last_seq = ?", (chain.seq,)),
         ("removals = ?", (chain.removals,)),
-        ("(expires_at IS NULL OR expires_at > ?)", (now(sql),)),
+        ("(expires_at IS NULL OR expires_at > ?)", (sql.now(),)),
         is_there(sql, chain.key, chain.namespace, chain.base),
         *reliance,
     ]
@@ -181,7 +180,7 @@ def lock(sql: MySQLFlavour, thread_id: str) -> list[Statement]:
         BEGIN,
         (
             f"SELECT t.id, t.last_seq, {sql.alive} FROM {sql.threads} t WHERE t.thread_id = ? FOR UPDATE",
-            (now(sql), thread_id),
+            (sql.now(), thread_id),
         ),
     ]
 
@@ -193,7 +192,7 @@ def questions(sql: MySQLFlavour, commit: Commit) -> list[Statement]:
         (
             f"SELECT t.id, t.last_seq, t.removals FROM {sql.threads} t"
             f" WHERE t.thread_id = ? AND {sql.alive} FOR UPDATE",
-            (commit.thread_id, now(sql)),
+            (commit.thread_id, sql.now()),
         ),
         *questions_in_lock(sql, commit),
     ]

@@ -30,7 +30,6 @@ from locus.memory.backends.sql.commit import (
     branches_sent_before,
 )
 from locus.memory.backends.sql.flavour import Row, Steps, marks, portions, run_steps_async
-from locus.memory.backends.sql.read import now
 from locus.memory.backends.sql.schema import WRITE_COLUMNS
 from locus.memory.backends.sql.search import metadata_key
 from locus.memory.model.codec import canonical, decode
@@ -175,7 +174,7 @@ async def in_chain(
                     sql.text(commit.thread_id),
                     chain.seq,
                     chain.removals,
-                    now(sql),
+                    sql.now(),
                     chain.key,
                     sql.text(chain.namespace),
                     sql.text(chain.base.checkpoint_id),
