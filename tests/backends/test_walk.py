@@ -1,7 +1,9 @@
-"""How many modules a reader passes who follows one save from the public call to the driver.
+"""How far a reader goes who follows one save, or one load, from the public call to the driver.
 
-An ordinary save: one message is appended to a thread that this handle has saved to before. What counts is every module
-of the package that is entered on the way, on whichever thread.
+The save appends one message to a thread that this handle has saved to before. The load is the first one of a thread,
+through a handle that has read another thread. What counts is every module of the package that is entered on the way,
+and every frame in it, on whichever OS thread: each call of a function, and each comprehension and generator, once. One
+that goes on after it was suspended is the same frame.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -24,60 +27,84 @@ from tests.servers.opensearch import OpenSearchServer
 from tests.servers.postgresql import PostgreSQLServer
 
 PACKAGE = Path(locus.__file__).parent
+MODULES = 16
+LOAD_FRAMES = {"sqlite": 160}
+SAVE_FRAMES = {"postgresql": 130}
+
+
+@dataclass
+class Walk:
+    """What was entered. The frames themselves are kept, so that none is taken for another one."""
+
+    frames: dict[int, FrameType] = field(default_factory=dict)
+
+    def begin(self) -> None:
+        self.frames.clear()
+
+    @property
+    def modules(self) -> set[str]:
+        return {str(Path(frame.f_code.co_filename).relative_to(PACKAGE)) for frame in self.frames.values()}
+
+    def calls(self, name: str) -> int:
+        return sum(frame.f_code.co_name == name for frame in self.frames.values())
 
 
 @contextmanager
-def entered() -> Iterator[set[str]]:
-    """The modules of the package whose functions are called; threads are seen that start later."""
-    modules: set[str] = set()
+def walking() -> Iterator[Walk]:
+    """Notes the calls of this OS thread, and of those that start later."""
+    walk, package = Walk(), f"{PACKAGE}/"
 
     def note(frame: FrameType, event: str, _argument: Any) -> None:
-        if event == "call":
-            file = Path(frame.f_code.co_filename)
-            if file.is_relative_to(PACKAGE):
-                modules.add(str(file.relative_to(PACKAGE)))
+        if event == "call" and frame.f_code.co_filename.startswith(package):
+            walk.frames[id(frame)] = frame
 
     before = sys.getprofile()
     threading.setprofile(note)
     sys.setprofile(note)
     try:
-        yield modules
+        yield walk
     finally:
         sys.setprofile(before)
         threading.setprofile(None)
+        walk.begin()
 
 
-async def walk(url: str) -> set[str]:
-    with entered() as modules:
-        async with get_checkpointer(url) as checkpointer:
+def check(walk: Walk, backend: str, modules: set[str], frames: int | None) -> None:
+    passed = walk.modules
+    assert {"memory/store.py", *(f"memory/backends/{backend}/{name}.py" for name in modules)} <= passed
+    assert len(passed) <= MODULES, sorted(passed)
+    assert frames is None or len(walk.frames) <= frames, sorted(
+        frame.f_code.co_qualname for frame in walk.frames.values()
+    )
+    assert walk.calls("check_ids") == 1
+
+
+async def check_both(url: str, backend: str) -> None:
+    with walking() as walk:
+        async with get_checkpointer(url) as writer, get_checkpointer(url) as reader:
             state = AgentState(agent_id="a")
             for word in ("one", "two"):
                 state = state.with_message(Message.user(word))
-                await checkpointer.save(state, "walk")
+                await writer.save(state, "walk")
             state = state.with_message(Message.user("three"))
-            modules.clear()
-            await checkpointer.save(state, "walk")
-            return set(modules)
+            walk.begin()
+            await writer.save(state, "walk")
+            check(walk, backend, {"engine", "commit"}, SAVE_FRAMES.get(backend))
+            assert await reader.load("another thread") is None
+            walk.begin()
+            assert await reader.load("walk") == state
+            check(walk, backend, {"engine"}, LOAD_FRAMES.get(backend))
 
 
-def check(modules: set[str], backend: str, most: int) -> None:
-    assert {
-        "memory/store.py",
-        f"memory/backends/{backend}/engine.py",
-        f"memory/backends/{backend}/commit.py",
-    } <= modules
-    assert len(modules) <= most, sorted(modules)
-
-
-async def test_a_save_on_sqlite_passes_few_modules(tmp_path: Path) -> None:
-    check(await walk(f"sqlite:{tmp_path / 'walk.db'}"), "sqlite", 16)
+async def test_saves_and_loads_on_sqlite_pass_few_modules(tmp_path: Path) -> None:
+    await check_both(f"sqlite:{tmp_path / 'walk.db'}", "sqlite")
 
 
 @pytest.mark.postgresql
-async def test_a_save_on_postgresql_passes_few_modules(postgresql_server: PostgreSQLServer) -> None:
-    check(await walk(f"{postgresql_server.url}?schema_name=walk"), "postgresql", 16)
+async def test_saves_and_loads_on_postgresql_pass_few_modules(postgresql_server: PostgreSQLServer) -> None:
+    await check_both(f"{postgresql_server.url}?schema_name=walk", "postgresql")
 
 
 @pytest.mark.opensearch
-async def test_a_save_on_opensearch_passes_few_modules(opensearch_server: OpenSearchServer) -> None:
-    check(await walk(f"{opensearch_server.url.replace('http:', 'opensearch:')}/walk"), "opensearch", 18)
+async def test_saves_and_loads_on_opensearch_pass_few_modules(opensearch_server: OpenSearchServer) -> None:
+    await check_both(f"{opensearch_server.url.replace('http:', 'opensearch:')}/walk", "opensearch")

@@ -24,7 +24,6 @@ from locus.memory.backends.mysql.client import Expression, Statement
 from locus.memory.backends.mysql.schema import MySQLFlavour
 from locus.memory.backends.sql.commit import LastSeenThread, LoadedView, SQLThread, SQLThreads
 from locus.memory.backends.sql.flavour import Row, Steps, marks, portions
-from locus.memory.backends.sql.read import now
 from locus.memory.backends.sql.schema import KNOWN, of
 from locus.memory.backends.sql.search import metadata_key
 from locus.memory.model.codec import canonical, decode, encode_trusted
@@ -161,7 +160,7 @@ def in_seen_thread(
         ("thread_id = ?", (commit.thread_id,)),
         ("last_seq = ?", (last_seen.seq,)),
         ("removals = ?", (last_seen.removals,)),
-        ("(expires_at IS NULL OR expires_at > ?)", (now(sql),)),
+        ("(expires_at IS NULL OR expires_at > ?)", (sql.now(),)),
         is_there(sql, last_seen.key, last_seen.namespace, last_seen.base),
         *reliance,
     ]
@@ -185,7 +184,7 @@ def lock(sql: MySQLFlavour, thread_id: str) -> list[Statement]:
         BEGIN,
         (
             f"SELECT t.id, t.last_seq, {sql.alive} FROM {sql.threads} t WHERE t.thread_id = ? FOR UPDATE",
-            (now(sql), thread_id),
+            (sql.now(), thread_id),
         ),
     ]
 
@@ -197,7 +196,7 @@ def questions(sql: MySQLFlavour, commit: Commit) -> list[Statement]:
         (
             f"SELECT t.id, t.last_seq, t.removals FROM {sql.threads} t"
             f" WHERE t.thread_id = ? AND {sql.alive} FOR UPDATE",
-            (commit.thread_id, now(sql)),
+            (commit.thread_id, sql.now()),
         ),
         *questions_in_lock(sql, commit),
     ]

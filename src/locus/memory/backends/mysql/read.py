@@ -8,7 +8,7 @@ from datetime import datetime
 from locus.memory.backends.mysql.commit import TOO_MANY
 from locus.memory.backends.mysql.schema import MySQLFlavour
 from locus.memory.backends.sql.flavour import Steps
-from locus.memory.backends.sql.read import FEW, chosen, stored_of, with_metadata
+from locus.memory.backends.sql.read import FEW, with_metadata
 from locus.memory.backends.sql.schema import CheckpointRow
 from locus.memory.backends.sql.search import metadata_key
 from locus.memory.model.codec import TAG, decode, encode_trusted
@@ -27,7 +27,7 @@ def read(sql: MySQLFlavour, thread_id: str, namespace: str, checkpoint_id: str |
     The driver spends time on every column of every row. So runs and checkpoint share seven columns, and the last one
     holds all other columns of a checkpoint.
     """
-    which, values = chosen(sql, thread_id, namespace, checkpoint_id)
+    which, values = sql.which_one(thread_id, namespace, checkpoint_id)
     many, run = f"2 * e.length + {FEW}", "r.branch, r.number, r.start, r.count, r.items, r.items_before, NULL"
     rows = yield (
         f"""WITH found AS (
@@ -76,7 +76,7 @@ WHERE e.run - e.oldest >= {many}""",
             name, rev, created_at, metadata, manifest = decode(about)
             texts = (metadata, head, manifest)
             row = CheckpointRow(thread_id, namespace, name, parent_id, seq, rev, _time(created_at), *texts, passed)
-            stored = stored_of(sql, row, {branch: list(members.values()) for branch, members in runs.items()})
+            stored = sql.read_checkpoint(row, {branch: list(members.values()) for branch, members in runs.items()})
             check_named(wanted(stored.manifest), stored.runs, since=False)
             return stored
     return None

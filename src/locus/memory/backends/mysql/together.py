@@ -27,7 +27,6 @@ from locus.memory.backends.mysql.commit import BEGIN, COMMIT, looked, metadata_k
 from locus.memory.backends.mysql.schema import MySQLFlavour
 from locus.memory.backends.sql.commit import OF_TASK, LastSeenThread, added_entry, branches_sent_before, can_be_first
 from locus.memory.backends.sql.flavour import Row, marks
-from locus.memory.backends.sql.read import now
 from locus.memory.model.commit_rules import decide
 from locus.memory.model.records import Commit, Outcome, TaskWrites, Verdict
 
@@ -80,7 +79,7 @@ class Group:
                 # For fewer rows than fit in a page, the server would go through all of them, and lock them on the way.
                 f"SELECT t.thread_id, t.id, t.last_seq, t.removals, {sql.alive} FROM {sql.threads} t"
                 f" FORCE INDEX (by_id) WHERE t.thread_id IN {marks(len(ids))} FOR UPDATE SKIP LOCKED",
-                (now(sql), *ids),
+                (sql.now(), *ids),
             ),
         ]
         firsts = [save.commit.thread_id for save in self._that_may_create()]

@@ -30,7 +30,6 @@ from locus.memory.backends.sql.commit import (
     branches_sent_before,
 )
 from locus.memory.backends.sql.flavour import Row, Steps, marks, portions, run_steps_async
-from locus.memory.backends.sql.read import now
 from locus.memory.backends.sql.schema import WRITE_COLUMNS
 from locus.memory.backends.sql.search import metadata_key
 from locus.memory.model.codec import canonical, decode
@@ -175,7 +174,7 @@ async def in_seen_thread(
                     sql.text(commit.thread_id),
                     last_seen.seq,
                     last_seen.removals,
-                    now(sql),
+                    sql.now(),
                     last_seen.key,
                     sql.text(last_seen.namespace),
                     sql.text(last_seen.base.checkpoint_id),

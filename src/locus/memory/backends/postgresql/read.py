@@ -20,7 +20,7 @@ from typing import Any
 from locus.memory.backends.postgresql.schema import PostgreSQLFlavour
 from locus.memory.backends.sql import read as sql_read
 from locus.memory.backends.sql.flavour import Steps
-from locus.memory.backends.sql.read import FEW, chosen, held_by, new_extents, stored_of, with_metadata
+from locus.memory.backends.sql.read import FEW, held_by, new_extents, with_metadata
 from locus.memory.backends.sql.schema import RUN_INFO, CheckpointRow, of
 from locus.memory.model.codec import TAG, decode, encode
 from locus.memory.model.manifest import check_named, wanted
@@ -166,7 +166,7 @@ def _read(
     more: Sequence[Any],
 ) -> Steps[tuple[Stored | None, str | None]]:
     """Read a checkpoint with the runs of these extents, and the manifest of the checkpoint that a reader has."""
-    which, values = chosen(sql, thread_id, namespace, checkpoint_id)
+    which, values = sql.which_one(thread_id, namespace, checkpoint_id)
     rows = yield _statement(sql, which, extents), (*values, *more)
     stored: Stored | None = None
     manifest: str | None = None
@@ -179,7 +179,7 @@ def _read(
             continue
         name, parent_id, rev, created_at, metadata, stored_manifest, manifest = decode(about)
         place = (sql.text(thread_id), sql.text(namespace), name, parent_id, number, rev, _time(created_at))
-        stored = stored_of(sql, CheckpointRow(*place, metadata, items, stored_manifest, start), runs)
+        stored = sql.read_checkpoint(CheckpointRow(*place, metadata, items, stored_manifest, start), runs)
     return stored, manifest
 
 

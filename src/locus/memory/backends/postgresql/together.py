@@ -22,7 +22,6 @@ from typing import Any, NamedTuple
 from locus.memory.backends.postgresql.schema import PostgreSQLFlavour
 from locus.memory.backends.sql.commit import can_be_first
 from locus.memory.backends.sql.flavour import Steps
-from locus.memory.backends.sql.read import now
 from locus.memory.backends.sql.schema import (
     CHECKPOINT_COLUMNS,
     RUN_COLUMNS,
@@ -136,7 +135,7 @@ def _commit(sql: PostgreSQLFlavour, commits: Sequence[Commit], creating: bool) -
     )
     members = [_member_row(sql, commit, first) for commit, first in zip(commits, firsts, strict=True)]
     patience = [PATIENCE] if key.creates else []
-    return _statement(sql, key), (*_arrays(_MEMBER, members), *_arrays(_RUN, runs), now(sql), *patience)
+    return _statement(sql, key), (*_arrays(_MEMBER, members), *_arrays(_RUN, runs), sql.now(), *patience)
 
 
 def _member_row(sql: PostgreSQLFlavour, commit: Commit, first: bool) -> tuple[Cell, ...]:
@@ -272,7 +271,7 @@ def _put_writes(sql: PostgreSQLFlavour, group: Mapping[int, TaskWrites]) -> Step
         "SELECT m.number, t.id FROM unnest($1::text[]) WITH ORDINALITY AS m (thread_id, number),"
         f" LATERAL (SELECT t.id FROM {sql.threads} t WHERE t.thread_id = m.thread_id"
         f" AND (t.expires_at IS NULL OR t.expires_at > $2::timestamptz){sql.lock_if_free}) t",
-        (wanted, now(sql)),
+        (wanted, sql.now()),
     )
     places = list(group)
     locked = {places[number - 1]: int(key) for number, key in rows}

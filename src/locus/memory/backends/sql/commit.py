@@ -20,7 +20,7 @@ from typing import Any
 
 from locus.errors import CorruptCheckpointError
 from locus.memory.backends.sql.flavour import Flavour, Row, Steps, marks, portions
-from locus.memory.backends.sql.read import entry_of, now, write_list
+from locus.memory.backends.sql.read import write_list
 from locus.memory.backends.sql.schema import KNOWN, RUN_INFO, CheckpointRow, of, without_thread
 from locus.memory.model.commit_rules import continued_runs, decide
 from locus.memory.model.manifest import wanted
@@ -152,7 +152,7 @@ class SQLThread:
             (self.key,),
         )
         checkpoints = [CheckpointRow(*row) for row in rows]
-        return {row.seq: (entry_of(sql, row), sql.read_json(row.manifest)) for row in checkpoints}
+        return {row.seq: (sql.read_entry(row), sql.read_json(row.manifest)) for row in checkpoints}
 
     def runs(self) -> Steps[list[RunInfo]]:
         rows = yield f"SELECT {RUN_INFO} FROM {self.sql.runs} WHERE thread = ?", (self.key,)
@@ -222,7 +222,7 @@ class SQLThread:
             return (yield from self.drop()), True
         rows = yield f"SELECT {sql.entry} FROM {sql.joined} WHERE c.thread = ? LIMIT ?", (self.key, most)
         try:
-            gone = [entry_of(sql, CheckpointRow(*row)) for row in rows]
+            gone = [sql.read_entry(CheckpointRow(*row)) for row in rows]
         except CorruptCheckpointError:
             return (yield from self.drop()), True
         runs: list[RunInfo] = []
@@ -359,7 +359,7 @@ class SQLThreads:
         sql = self.sql
         rows = yield (
             f"SELECT {self.opening}, {sql.truth(sql.alive)} FROM {sql.threads} t WHERE t.thread_id = ?{sql.lock}",
-            (now(sql), sql.text(thread_id)),
+            (sql.now(), sql.text(thread_id)),
         )
         if not rows:
             return None

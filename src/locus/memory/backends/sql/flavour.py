@@ -12,8 +12,8 @@ a person can read.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Awaitable, Callable, Generator, Iterator, Sequence
-from datetime import datetime
+from collections.abc import Awaitable, Callable, Generator, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 from itertools import islice
 from typing import Any, TypeVar
 
@@ -28,7 +28,7 @@ from locus.memory.backends.sql.schema import (
     NewCheckpoint,
 )
 from locus.memory.model.codec import EXACT, Dialect, from_native, to_native
-from locus.memory.model.records import Entry, Run, Write
+from locus.memory.model.records import Entry, Run, Stored, Write
 
 T = TypeVar("T")
 Row = Sequence[Any]
@@ -142,6 +142,15 @@ class Flavour:
         """A condition, ORDER BY and LIMIT, with their values, for the latest checkpoint `c` in a namespace."""
         return f"{self.in_order('c.namespace')} = ? ORDER BY c.seq DESC LIMIT 1", [self.text(namespace)]
 
+    def which_one(self, thread_id: str, namespace: str, checkpoint_id: str | None) -> tuple[str, list[Any]]:
+        """What follows WHERE, and its values, for one checkpoint `c`: the latest if no id is given."""
+        if checkpoint_id is None:
+            condition, place = self.latest_in(namespace)
+        else:
+            condition = "c.namespace = ? AND c.checkpoint_id = ?"
+            place = [self.text(namespace), self.text(checkpoint_id)]
+        return f"{self.of_thread} AND {self.alive} AND {condition}", [self.text(thread_id), self.now(), *place]
+
     def is_passed(self) -> str:
         return (
             f"EXISTS (SELECT 1 FROM {self.checkpoints} n"
@@ -199,6 +208,29 @@ class Flavour:
         for row in rows:
             run = self.read_run(row)
             runs.setdefault(run.branch, {})[run.number] = run
+
+    def read_entry(self, row: CheckpointRow) -> Entry:
+        """The entry of a checkpoint."""
+        try:
+            created = self.read_time(row.created_at)
+        except (TypeError, ValueError):
+            raise CorruptCheckpointError(f"checkpoint {row.seq} has no time that can be read") from None
+        return Entry(
+            self.read_text(row.thread_id),
+            self.read_text(row.namespace),
+            self.read_text(row.checkpoint_id),
+            None if row.parent_id is None else self.read_text(row.parent_id),
+            row.seq,
+            row.rev,
+            created,
+            self.read_json(row.metadata),
+        )
+
+    def read_checkpoint(self, row: CheckpointRow, runs: Mapping[str, list[Run]] | None = None) -> Stored:
+        """A checkpoint from the columns `stored`, with these runs."""
+        head, manifest = self.read_json(row.head), self.read_json(row.manifest)
+        self.check_checkpoint(row)
+        return Stored(self.read_entry(row), head, manifest, {} if runs is None else runs, bool(row.passed))
 
     def check_checkpoint(self, row: CheckpointRow) -> None:
         """Refuse a row that does not fit its checksum, if it has one."""
@@ -279,6 +311,10 @@ class Flavour:
     def time(self, at: datetime) -> Any:
         """Convert a time to what the driver takes."""
         return at
+
+    def now(self) -> Any:
+        """The current time as the driver takes it."""
+        return self.time(datetime.now(UTC))
 
     def expiry(self, at: datetime | None) -> Any:
         """Convert the time at which a thread expires; NULL if it does not expire."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from locus.errors import CorruptCheckpointError
@@ -37,11 +36,6 @@ FEW = 8
 """The number of runs, beyond those that an extent can show, that are read without a closer look."""
 
 
-def now(sql: Flavour) -> Any:
-    """The current time as the driver takes it."""
-    return sql.time(datetime.now(UTC))
-
-
 def within(sql: Flavour, prefix: str, thread: str = "t") -> tuple[str, list[Any]]:
     """A condition, and its values: the id of the thread `t` starts with a prefix."""
     if not prefix:
@@ -65,29 +59,6 @@ def has_prefix(sql: Flavour, prefix: str) -> Steps[tuple[str, list[Any]]]:
     return f"(SELECT x.id FROM {sql.threads} x WHERE x.id = c.thread AND {here}) IS NOT NULL", bounds
 
 
-def entry_of(sql: Flavour, row: CheckpointRow) -> Entry:
-    try:
-        created = sql.read_time(row.created_at)
-    except (TypeError, ValueError):
-        raise CorruptCheckpointError(f"checkpoint {row.seq} has no time that can be read") from None
-    return Entry(
-        sql.read_text(row.thread_id),
-        sql.read_text(row.namespace),
-        sql.read_text(row.checkpoint_id),
-        None if row.parent_id is None else sql.read_text(row.parent_id),
-        row.seq,
-        row.rev,
-        created,
-        sql.read_json(row.metadata),
-    )
-
-
-def stored_of(sql: Flavour, row: CheckpointRow, runs: Mapping[str, list[Run]] | None = None) -> Stored:
-    head, manifest = sql.read_json(row.head), sql.read_json(row.manifest)
-    sql.check_checkpoint(row)
-    return Stored(entry_of(sql, row), head, manifest, {} if runs is None else runs, bool(row.passed))
-
-
 def write_of(sql: Flavour, row: Row) -> Write:
     """Make a pending write of the columns of `write_list`."""
     task_id, idx, task_path, channel, *value = row
@@ -100,27 +71,18 @@ def write_list(sql: Flavour, alias: str = "") -> str:
     return f"{dot}task_id, {dot}idx, {dot}task_path, {dot}channel, {sql.write_columns(dot)}"
 
 
-def chosen(sql: Flavour, thread_id: str, namespace: str, checkpoint_id: str | None) -> tuple[str, Sequence[Any]]:
-    """A condition with its values, and ORDER BY, that select one checkpoint `c`: the latest if no id is given."""
-    if checkpoint_id is None:
-        condition, place = sql.latest_in(namespace)
-    else:
-        condition, place = "c.namespace = ? AND c.checkpoint_id = ?", [sql.text(namespace), sql.text(checkpoint_id)]
-    return f"{sql.of_thread} AND {sql.alive} AND {condition}", [sql.text(thread_id), now(sql), *place]
-
-
 def checkpoint_row(
     sql: Flavour, columns: str, thread_id: str, namespace: str, checkpoint_id: str | None
 ) -> Steps[CheckpointRow | None]:
     """Read some columns of one checkpoint: the latest if no id is given."""
-    which, values = chosen(sql, thread_id, namespace, checkpoint_id)
+    which, values = sql.which_one(thread_id, namespace, checkpoint_id)
     rows = yield f"SELECT {columns} FROM {sql.joined} WHERE {which}", values
     return CheckpointRow(*rows[0]) if rows else None
 
 
 def entry(sql: Flavour, thread_id: str, namespace: str, checkpoint_id: str | None) -> Steps[Entry | None]:
     row = yield from checkpoint_row(sql, sql.entry, thread_id, namespace, checkpoint_id)
-    return None if row is None else entry_of(sql, row)
+    return None if row is None else sql.read_entry(row)
 
 
 def manifest(sql: Flavour, thread_id: str, namespace: str, checkpoint_id: str) -> Steps[tuple[str, str] | None]:
@@ -128,7 +90,7 @@ def manifest(sql: Flavour, thread_id: str, namespace: str, checkpoint_id: str) -
     row = yield from checkpoint_row(sql, sql.stored, thread_id, namespace, checkpoint_id)
     if row is None:
         return None
-    stored = stored_of(sql, row, {})
+    stored = sql.read_checkpoint(row)
     return stored.entry.rev, stored.manifest
 
 
@@ -157,7 +119,7 @@ def read(
             row, known = yield from row_since(sql, thread_id, namespace, checkpoint_id, held)
         if row is None:
             return None
-        stored = stored_of(sql, row)
+        stored = sql.read_checkpoint(row)
         extents = wanted(stored.manifest) if part is None else needed(stored.manifest, part)
         if known is not None:
             extents = new_extents(extents, known)
@@ -188,7 +150,7 @@ def row_since(
     The extents are None if `held` is gone, or if another checkpoint has its id. They are also None if `held` is
     damaged: that is no reason to refuse the checkpoint that is read.
     """
-    which, values = chosen(sql, thread_id, namespace, checkpoint_id)
+    which, values = sql.which_one(thread_id, namespace, checkpoint_id)
     rows = yield (
         f"SELECT {sql.stored}, {sql.held} FROM {sql.joined} LEFT JOIN {sql.checkpoints} h"
         f" ON h.thread = c.thread AND h.namespace = c.namespace AND h.checkpoint_id = ? WHERE {which}",
@@ -352,9 +314,9 @@ def entries(
     ending, bound = ("", ()) if limit is None else (" LIMIT ?", (limit,))
     rows = yield (
         f"SELECT {hint}{sql.entry} FROM {tables or sql.joined} WHERE {sql.alive} AND {condition}{ending}",
-        (now(sql), *values, *bound),
+        (sql.now(), *values, *bound),
     )
-    return [entry_of(sql, CheckpointRow(*row)) for row in rows]
+    return [sql.read_entry(CheckpointRow(*row)) for row in rows]
 
 
 def with_metadata(
@@ -372,10 +334,10 @@ def with_metadata(
         rows = yield (
             f"SELECT {sql.columns('key')} FROM {tables} WHERE {sql.alive} AND {condition} AND {here}{page}"
             f" ORDER BY c.id DESC LIMIT {size}",
-            (now(sql), *values, *bounds, *after),
+            (sql.now(), *values, *bounds, *after),
         )
         candidates = [CheckpointRow(*row) for row in rows]
-        entries = (entry_of(sql, row) for row in candidates)
+        entries = (sql.read_entry(row) for row in candidates)
         matching += [entry for entry in entries if has_value(entry.metadata, key, value)]
         if len(rows) < size:
             break
@@ -403,7 +365,7 @@ def history(
 def namespaces(sql: Flavour, thread_id: str) -> Steps[list[str]]:
     rows = yield (
         f"SELECT DISTINCT c.namespace FROM {sql.joined} WHERE {sql.of_thread} AND {sql.alive}",
-        (sql.text(thread_id), now(sql)),
+        (sql.text(thread_id), sql.now()),
     )
     return sorted(sql.read_text(namespace) for (namespace,) in rows)
 
@@ -472,7 +434,7 @@ def _newest_of_all(sql: Flavour, most: int, end: int | None, prefix: str) -> Ste
     rows = yield (
         f"SELECT {sql.columns('key')} FROM ({threads}) w JOIN {sql.checkpoints} c ON c.id = w.newest"
         f" JOIN {sql.threads} t ON t.id = c.thread WHERE {sql.alive}{older} ORDER BY c.id DESC LIMIT {most}",
-        (*bounds, now(sql), *values),
+        (*bounds, sql.now(), *values),
     )
     return _entries_with_keys(sql, rows)
 
@@ -516,14 +478,14 @@ def _newest_in_portion(
     rows = yield (
         f"SELECT {sql.columns('key')} FROM ({chosen}) w JOIN {sql.checkpoints} c ON c.id = w.newest"
         f" JOIN {sql.threads} t ON t.id = c.thread ORDER BY c.id DESC",
-        (portion.low, portion.high, now(sql), *bounds, *after),
+        (portion.low, portion.high, sql.now(), *bounds, *after),
     )
     return _entries_with_keys(sql, rows)
 
 
 def _entries_with_keys(sql: Flavour, rows: Sequence[Row]) -> list[tuple[Entry, int]]:
     found = [CheckpointRow(*row) for row in rows]
-    return [(entry_of(sql, row), row.key) for row in found]
+    return [(sql.read_entry(row), row.key) for row in found]
 
 
 def threads(sql: Flavour, pattern: Pattern, limit: int | None) -> Steps[list[str]]:
@@ -538,7 +500,7 @@ def unlisted(sql: Flavour, prefix: str, after: str, limit: int) -> Steps[list[st
     rows = yield (
         f"SELECT t.thread_id FROM {sql.threads} t WHERE {here} AND (NOT {sql.alive}"
         f" OR NOT EXISTS (SELECT 1 FROM {sql.checkpoints} c WHERE c.thread = t.id)) ORDER BY t.thread_id LIMIT ?",
-        (*values, now(sql), limit),
+        (*values, sql.now(), limit),
     )
     return [sql.read_text(thread_id) for (thread_id,) in rows]
 
@@ -566,7 +528,7 @@ def counted(sql: Flavour, pattern: Pattern, limit: int | None, what: str) -> Ste
         rows = yield (
             f"SELECT t.thread_id, {what} FROM {sql.threads} t WHERE {begin}{stop} AND {sql.alive}"
             f" AND EXISTS (SELECT 1 FROM {sql.checkpoints} c WHERE c.thread = t.id) ORDER BY t.thread_id LIMIT ?",
-            (*values, *end, now(sql), size),
+            (*values, *end, sql.now(), size),
         )
         named = ((sql.read_text(stored), number) for stored, number in rows)
         matching += [(thread_id, number) for thread_id, number in named if pattern.matches(thread_id)]
@@ -584,7 +546,7 @@ def get_writes(
         f"SELECT {write_list(sql, 'w')} FROM {sql.writes} w"
         f" JOIN {sql.threads} t ON t.id = w.thread WHERE {sql.is_of_thread('w')} AND {sql.alive} AND w.namespace = ?"
         f" AND w.checkpoint_id = ?{condition} ORDER BY w.task_path, w.task_id, w.idx",
-        (sql.text(thread_id), now(sql), sql.text(namespace), sql.text(checkpoint_id), *values),
+        (sql.text(thread_id), sql.now(), sql.text(namespace), sql.text(checkpoint_id), *values),
     )
     return [write_of(sql, row) for row in rows]
 
@@ -595,14 +557,14 @@ def export(sql: Flavour, thread_id: str, after_seq: int, limit: int, known: Mapp
     Users decide how large these are. So the sizes are read first, and then only as much as fits.
     """
     here = f"FROM {sql.joined} WHERE {sql.of_thread} AND {sql.alive} AND c.seq > ? ORDER BY c.seq LIMIT ?"
-    values = (sql.text(thread_id), now(sql), after_seq)
+    values = (sql.text(thread_id), sql.now(), after_seq)
     size = " + ".join(sql.bytes_of(column) for column in ("c.head", "c.manifest", "c.metadata"))
     sizes = yield f"SELECT {size} {here}", (*values, limit)
     if not sizes:
         return Exported([], [])
     rows = yield f"SELECT {sql.exported} {here}", (*values, fitting(int(size) for (size,) in sizes))
     checkpoint_rows = [CheckpointRow(*row) for row in rows]
-    checkpoints, thread = [stored_of(sql, row) for row in checkpoint_rows], checkpoint_rows[0].thread
+    checkpoints, thread = [sql.read_checkpoint(row) for row in checkpoint_rows], checkpoint_rows[0].thread
     writes = yield from _writes(sql, thread, checkpoints)
     named = [newest_runs([stored.manifest]) for stored in checkpoints[: len(writes)]]
     run_sizes = yield from _runs(sql, f"branch, number, {sql.bytes_of('items')}", thread, _newest(named), known)

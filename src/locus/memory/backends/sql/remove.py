@@ -14,7 +14,7 @@ from typing import Any
 
 from locus.errors import CorruptCheckpointError
 from locus.memory.backends.sql.flavour import Flavour, Steps, marks, portions
-from locus.memory.backends.sql.read import entry_of, now, within
+from locus.memory.backends.sql.read import within
 from locus.memory.backends.sql.schema import RUN_INFO, CheckpointRow
 from locus.memory.model.ids import shown_thread
 from locus.memory.model.records import Entry, RunInfo
@@ -33,7 +33,7 @@ def outlived(sql: Flavour, retention: Retention, after: str, prefix: str, limit:
     rows = yield (
         f"SELECT t.id, t.thread_id, t.last_seq FROM {sql.threads} t WHERE {here} AND {sql.alive}"
         " ORDER BY t.thread_id LIMIT ?",
-        (*bounds, now(sql), limit),
+        (*bounds, sql.now(), limit),
     )
     if not rows:
         return None
@@ -181,14 +181,14 @@ def measure(sql: Flavour, thread_id: str) -> Steps[Measured | None]:
         f"SELECT c.thread, c.namespace, c.checkpoint_id, c.parent_id, c.seq, c.rev, c.created_at,"
         f" {sql.json_column('c.manifest')}, {size} FROM {sql.joined}"
         f" WHERE {sql.of_thread} AND {sql.alive} ORDER BY c.seq",
-        (sql.text(thread_id), now(sql)),
+        (sql.text(thread_id), sql.now()),
     )
     if not rows:
         return None
     key, checkpoints = rows[0][0], list[MeasuredCheckpoint]()
     for _, namespace, checkpoint_id, parent_id, seq, rev, created_at, manifest, size_found in rows:
         row = CheckpointRow("", namespace, checkpoint_id, parent_id, seq, rev, created_at, manifest)
-        entry = replace(entry_of(sql, row), thread_id=thread_id, metadata="{}")
+        entry = replace(sql.read_entry(row), thread_id=thread_id, metadata="{}")
         checkpoints.append(MeasuredCheckpoint(entry, sql.read_json(manifest), int(size_found)))
     runs = yield f"SELECT {RUN_INFO}, {sql.bytes_of('items')} FROM {sql.runs} WHERE thread = ?", (key,)
     writes = yield (

@@ -18,7 +18,6 @@ from itertools import accumulate
 from typing import Any, NamedTuple
 
 from locus.memory.backends.sql.flavour import Flavour, Row, Steps, marks
-from locus.memory.backends.sql.read import entry_of, now, stored_of
 from locus.memory.backends.sql.schema import CheckpointRow
 from locus.memory.model.codec import canonical, decode, encode
 from locus.memory.model.ids import digest, words
@@ -120,7 +119,7 @@ def _candidates(sql: Flavour, leaf: str | None) -> Steps[list[Row]]:
         yield (
             f"SELECT c.thread, max(c.id) FROM {sql.joined} WHERE {sql.alive} AND {condition}"
             " GROUP BY c.thread ORDER BY 2 DESC",
-            (now(sql), *values),
+            (sql.now(), *values),
         )
     )
 
@@ -137,7 +136,7 @@ def _in_thread(sql: Flavour, thread: int, path: Path, value: Any) -> Steps[list[
     )
     matching = []
     for row in (CheckpointRow(*row) for row in rows):
-        stored = stored_of(sql, row, items.branches)
+        stored = sql.read_checkpoint(row, items.branches)
         if holds(stored, path, value, items):
             matching.append((row.key, stored.entry))
     return matching
@@ -150,12 +149,12 @@ def checkpoint_hit(sql: Flavour, key: int, points: float | None, terms: Sequence
     """
     rows = yield (
         f"SELECT {sql.columns('head')} FROM {sql.joined} WHERE {sql.alive} AND c.id = ?",
-        (now(sql), key),
+        (sql.now(), key),
     )
     if not rows:
         return None
     row = CheckpointRow(*rows[0])
-    entry = entry_of(sql, row)
+    entry = sql.read_entry(row)
     text = head_text(sql.read_json(row.head), entry.metadata)
     return Hit(entry, score(terms, text) if points is None else points, snippet(terms, text))
 
@@ -191,7 +190,7 @@ def run_hit(
     rows = yield (
         f"SELECT {sql.columns('manifest')} FROM {sql.joined}"
         f" WHERE {sql.alive} AND c.thread = ? AND c.seq >= ? ORDER BY c.seq",
-        (now(sql), thread, seq),
+        (sql.now(), thread, seq),
     )
     texts: dict[tuple[int, int], str] = {}
     for checkpoint in (CheckpointRow(*row) for row in rows):
@@ -207,7 +206,7 @@ def run_hit(
                     texts[piece] = text if score(terms, text) else ""
                 if texts[piece]:
                     rank = score(terms, texts[piece]) if points is None else points
-                    return Hit(entry_of(sql, checkpoint), rank, snippet(terms, texts[piece]))
+                    return Hit(sql.read_entry(checkpoint), rank, snippet(terms, texts[piece]))
     return None
 
 

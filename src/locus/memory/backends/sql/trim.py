@@ -17,7 +17,6 @@ from typing import Protocol, TypeVar
 
 from locus.memory.backends.sql.commit import SQLThread, SQLThreads
 from locus.memory.backends.sql.flavour import Steps, marks, portions
-from locus.memory.backends.sql.read import entry_of, now
 from locus.memory.backends.sql.schema import RUN_INFO, CheckpointRow
 from locus.memory.model.manifest import wanted
 from locus.memory.model.records import Entry, Extent, RunInfo
@@ -107,7 +106,7 @@ def _outline(threads: SQLThreads, thread_id: str) -> Steps[Outline | None]:
     sql = threads.sql
     rows = yield (
         f"SELECT t.id, t.last_seq FROM {sql.threads} t WHERE t.thread_id = ? AND {sql.alive}",
-        (sql.text(thread_id), now(sql)),
+        (sql.text(thread_id), sql.now()),
     )
     if not rows:
         return None
@@ -185,7 +184,7 @@ def _newer(thread: SQLThread, last_seq: int) -> Steps[list[tuple[Entry, list[Ext
         (thread.key, last_seq),
     )
     newer = [CheckpointRow(*row) for row in rows]
-    return [(entry_of(sql, row), wanted(sql.read_json(row.manifest))) for row in newer]
+    return [(sql.read_entry(row), wanted(sql.read_json(row.manifest))) for row in newer]
 
 
 def _sweep_some(threads: SQLThreads, thread_id: str) -> Steps[bool]:
