@@ -410,7 +410,7 @@ EQUIVALENT: dict[str, dict[str, tuple[str, ...]]] = {
     "mysql in groups": {
         SLOWER: (
             "MySQLEngine._group: relying -> False",
-            "MySQLEngine._group: last_seen is not None and last_seen.continued_by(member) -> False",
+            "MySQLEngine._group: is_continued -> False",
             "MySQLEngine._send_group: save.outcome is None or not save.outcome.is_written -> True",
             "MySQLEngine._send_group: not save.outcome.is_written -> False",
             "MySQLEngine._send_group: save.created is None -> True",
