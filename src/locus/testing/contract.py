@@ -1,8 +1,8 @@
 """The contract: all laws together, and the capabilities that each built-in backend must have.
 
 `CoreContract` is for every backend; mix in the laws of the capabilities that yours has (`SearchLaws`, `MetadataLaws`,
-`CopyLaws`, `ExpiryLaws`). `CheckpointerContract` is for a backend that can do everything. `DurableContract` adds the laws
-of a store that outlives its process: outages, several processes at once, and processes that are killed.
+`CopyLaws`, `ExpiryLaws`). `CheckpointerContract` is for a backend that can do everything. `DurableContract` adds the
+laws of a store that outlives its process: outages, several processes at once, and processes that are killed.
 
 ::
 
