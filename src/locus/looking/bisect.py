@@ -72,7 +72,7 @@ class Bisected:
     passage: Passage | None = None
     """The text in the first checkpoint that has it; None for values and commands."""
     others: int = 0
-    """The number of checkpoints of other lines and namespaces, up to the last of the line, that were looked at, too."""
+    """The number of older checkpoints of other lines and namespaces that were looked at, too."""
     elsewhere: Entry | None = None
     """The first checkpoint of these for which the condition is true."""
 

@@ -57,9 +57,9 @@ def _plain(metadata: Mapping[str, Any]) -> dict[str, Any]:
 
 
 async def growths(store: CheckpointStore, entries: Sequence[Entry]) -> dict[int, Mapping[Path, int]]:
-    """For each checkpoint of a thread, by its number: by how many items its lists are longer than its parent's.
+    """The number of items that each checkpoint of a thread added to its parent's lists, by the checkpoint's number.
 
-    Only manifests are read, and no items.
+    It is negative where a list became shorter. Only manifests are read, and no items.
     """
     lengths: dict[tuple[str, str], dict[Path, int]] = {}
     gate = asyncio.Semaphore(_AT_ONCE)

@@ -159,7 +159,7 @@ def routes(pages: Pages) -> list[Route]:
         )
 
     async def compare(request: Request) -> Response:
-        """The form of the timeline: two numbers become the address of a page that can be shared."""
+        """Lead from the form of the timeline, which has two numbers, to the page with the differences."""
         thread_id = pages.thread(request)
         query = Compared.of(request)
         old, new = [

@@ -49,7 +49,7 @@ def _drop(payload: Payload, path: tuple[str, ...]) -> None:
 def check_diff(diff: PayloadDiff, old: Payload, new: Payload, *, compared: bool = True) -> None:
     """Assert that a whole diff names values of both payloads exactly, and leads from one to the other.
 
-    Without proof that most of two large lists is the same, not all items are compared, and the diff names more.
+    If not `compared`, two lists were too large to compare each item, and the diff may name more than what differs.
     """
     made: Payload = deepcopy(old)
     assert diff.next is None
