@@ -97,7 +97,7 @@ def _hit_of_runs(
 ) -> Iterator[tuple[Hit, str]]:
     """Make the hit for runs whose own checkpoint was removed, and return its text.
 
-    It is the first other checkpoint that shows these words.
+    The hit is the first other checkpoint that shows these words.
     """
     state = hit_filter.state(hit)
     own = {stored.key: stored.run for stored in record_from(hit.source).runs if stored.run.items}
