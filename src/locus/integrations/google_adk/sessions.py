@@ -1,6 +1,6 @@
 """`LocusSessionService`: the sessions of ADK in a Locus store, with their whole history.
 
-A session is a log of events (see `locus.memory.item_log`), with its state in a field beside them. So an event and what
+A session is a log of events (see `locus.threads.ItemLog`), with its state in a field beside them. So an event and what
 it does to the state of the session are one checkpoint, and the id of the newest one is what ADK calls the revision
 marker of a session: whoever appends names the checkpoint that he has seen, and is refused if there is a newer one. No
 clock has a part in that. State with the prefix `user:` or `app:` is kept by `shared_state`.
