@@ -372,3 +372,38 @@ async def test_what_is_no_id_is_refused(threads: ThreadStore, thread_id: Any) ->
             make(thread_id, NAMESPACE)
     with pytest.raises(InvalidIdError):
         await _document(threads).save({}, checkpoint_id=7)  # type: ignore[arg-type]
+
+
+async def test_many_versions_are_read_in_order_without_those_that_are_gone(threads: ThreadStore) -> None:
+    document = _document(threads)
+    ids = [(await document.save({"n": n}, lists={"items": _items(n)})).checkpoint_id for n in range(12)]
+    await threads.delete("t", NAMESPACE, ids[3])
+    versions = await document.read_many([*reversed(ids), "none"])
+    assert [version.fields["n"] for version in versions] == [n for n in reversed(range(12)) if n != 3]
+    assert [_numbers(version.lists["items"]) for version in versions[:2]] == [[11], [10]]
+    assert await document.read_many([]) == []
+
+
+async def test_a_change_that_replaces_everything_needs_no_content(opened: OpenStore) -> None:
+    document = opened().document("t", NAMESPACE)
+
+    async def counted(latest: Version | None) -> Change:
+        assert latest is None or latest.fields == {}
+        number = 0 if latest is None else int(latest.checkpoint_id) + 1
+        return Change({"n": number, "big": LARGE}, checkpoint_id=str(number))
+
+    async def titled(latest: Version | None) -> Change:
+        assert latest is not None
+        return Change({**latest.fields, "title": "Tea"}, checkpoint_id="100")
+
+    await asyncio.gather(
+        *(opened().document("t", NAMESPACE).change(counted, content=False) for _ in range(5)),
+        document.change(counted, content=False),
+    )
+    entries = await opened().history("t", NAMESPACE)
+    assert [entry.checkpoint_id for entry in entries] == ["5", "4", "3", "2", "1", "0"]
+    await document.change(titled)
+    assert (await _read(document)).fields == {"n": 5, "big": LARGE, "title": "Tea"}
+    saved = await document.change(counted, content=False)
+    assert saved is not None
+    assert saved.checkpoint_id == "101"

@@ -18,7 +18,7 @@ Whoever writes an adapter needs this package, `locus.errors`, and nothing else o
 """
 
 from locus.core.frozen import freeze
-from locus.memory.item_log import Addition, ItemLog, LogPoint, LogView
+from locus.memory.item_log import Addition, ItemLog, LogPoint, LogView, notes_in
 from locus.memory.model.parts import ItemPage
 from locus.memory.model.records import ANY, CheckpointKey, Entry, NewestThreads, Unset, Write
 from locus.threads.document import Change, Document, Kept, Version
@@ -57,6 +57,7 @@ __all__ = [
     "Write",
     "freeze",
     "metadata_of",
+    "notes_in",
     "readable",
     "session_ids",
     "session_point",

@@ -15,9 +15,9 @@ has its lists whole there, so that adapters need not know.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from locus.core.frozen import EMPTY, FrozenDict, FrozenList, freeze
 from locus.errors import BackendUnavailableError, ConfigurationError, ConflictError, WindowError
@@ -34,6 +34,7 @@ from locus.memory.model.warm import TEXTS
 from locus.memory.runtime.per_loop import LoopLocks
 from locus.memory.runtime.retry import Backoff
 from locus.memory.store import CheckpointStore, Saved
+from locus.threads.limits import AT_ONCE
 
 __all__ = ["Change", "Document", "Kept", "Lists", "Version"]
 
@@ -131,16 +132,12 @@ class Version:
         return self._trace
 
 
-class _Reading(NamedTuple):
-    """What was read of a document, and how."""
-
-    stored: Stored
-    newest: int | None
-    sort_keys: bool
+_Reading = tuple[Stored, int | None, bool]
+"""What was read of a document, how many of the last items of each list (None: all), and whether keys are sorted."""
 
 
-def _version(reading: _Reading, is_list: Callable[[str], bool]) -> Version:
-    """The version that was read."""
+def _with_lists(reading: _Reading, is_list: Callable[[str], bool]) -> Version:
+    """The version that was read of a document that has lists."""
     stored, newest, _ = reading
     cuts = decode_manifest(stored.manifest)
     fields = dict_from(stored) if newest is None else dict_from(stored, _list_cuts(cuts, is_list))
@@ -197,17 +194,31 @@ class Document:
         With `newest`, only so many of the last items of each list are read (0: none), and the rest of the document.
         """
         store = self._store
-        stored: Stored | None
         if newest is None or not self._has_lists:
-            newest = None
             loaded = await store.load(self.thread_id, checkpoint_id, self.namespace, TEXTS)
-            stored = None if loaded is None else loaded.value
-        else:
-            newest = max(0, min(newest, MOST))
-            stored = await self._end(checkpoint_id, max(newest, 1))
-        if stored is None:
-            return None
-        return _version(_Reading(stored, newest, not store.engine.dialect.exact), self._is_list)
+            return None if loaded is None else self._version(loaded.value, None)
+        newest = max(0, min(newest, MOST))
+        stored = await self._end(checkpoint_id, max(newest, 1))
+        return None if stored is None else self._version(stored, newest)
+
+    async def read_many(self, checkpoint_ids: Iterable[str]) -> list[Version]:
+        """The document as of these checkpoints, in this order, without those that are gone. A few are read at once."""
+        turn = asyncio.Semaphore(AT_ONCE)
+
+        async def read(checkpoint_id: str) -> Version | None:
+            async with turn:
+                stored = await self._store.read(self.thread_id, checkpoint_id, self.namespace)
+            return None if stored is None else self._version(stored, None)
+
+        versions = await asyncio.gather(*map(read, checkpoint_ids))
+        return [version for version in versions if version is not None]
+
+    def _version(self, stored: Stored, newest: int | None) -> Version:
+        """The version that was read, with so many of the last items of each list (None: all)."""
+        entry, reading = stored.entry, (stored, newest, not self._store.engine.dialect.exact)
+        if self._has_lists:
+            return _with_lists(reading, self._is_list)
+        return Version(entry.checkpoint_id, dict_from(stored), entry=entry, reading=reading)
 
     async def _end(self, checkpoint_id: str | None, last: int) -> Stored | None:
         """The last items of each list, and all of everything else."""
@@ -266,7 +277,13 @@ class Document:
         Without a `checkpoint_id` a new one is made. The same content under an id that exists changes nothing; another
         one takes its place and is the newest. With `parent_as_named`, a parent is kept whether or not it exists.
         """
-        payload, known, added = self._taken_apart(fields, lists, after)
+        known, added = None if after is None else after._trace or after._referred(), 0
+        if lists:
+            payload, known, added = self._taken_apart(fields, lists, after, known)
+        elif _FROZEN.isdisjoint(map(type, fields.values())):
+            payload = dict_payload(fields)
+        else:
+            payload = Payload({}, dict_payload(fields).fields, frozen=True)
         try:
             saved = await self._store.save(
                 self.thread_id,
@@ -285,18 +302,14 @@ class Document:
                 f"thread {self.thread_id!r}: the items to keep were removed by another writer; nothing was written. "
                 "Read it again, and apply the change to that"
             ) from error
-        return self._saved(saved, fields, lists, payload)
+        if lists:
+            return self._saved(saved, fields, lists, payload)
+        return Version(saved.checkpoint_id, fields, trace=saved.trace)
 
     def _taken_apart(
-        self, fields: Mapping[str, Any], lists: ListChanges, after: Version | None
+        self, fields: Mapping[str, Any], lists: ListChanges, after: Version | None, known: Trace | None
     ) -> tuple[Payload, Trace | None, int]:
         """A save as the planner takes it, what it may refer to, and how many items it adds to lists."""
-        known = None if after is None else after._trace or after._referred()
-        if not lists:
-            payload = dict_payload(fields)
-            if not _FROZEN.isdisjoint(map(type, fields.values())):
-                payload = Payload({}, fields, frozen=True)
-            return payload, known, 0
         values, traces = dict(fields), {} if known is None else dict(known.fields)
         omitted: dict[str, int] = {}
         added = 0
@@ -343,32 +356,38 @@ class Document:
                 uncut[name] = freeze(items) if items else items  # the caller may go on changing them
         return Version(saved.checkpoint_id, fields, counts, uncut=uncut, trace=saved.trace)
 
-    async def change(self, work_out: Callable[[Version | None], Awaitable[Change | None]]) -> Version | None:
+    async def change(
+        self, work_out: Callable[[Version | None], Awaitable[Change | None]], *, content: bool = True
+    ) -> Version | None:
         """Save what `work_out` makes of the latest version, as long as nobody has saved another one meanwhile.
 
         `work_out` gets the version without the items of its lists, or None if there is no document yet. It is called
         again if another writer was faster, and whenever it raises or answers None (nothing is to be changed) for a
         version that this handle remembers: that may be older than what is there. A `ConflictError` of its own counts as
         another writer. Returns the version that was saved; None if nothing was.
+
+        With `content=False`, nothing of the document is read or remembered, and `work_out` gets a version that only
+        says which checkpoint is the latest: for a change that replaces everything.
         """
         async with self.lock():
             for attempt in range(_ATTEMPTS):
-                remembered, self._changed = self._changed, None
+                remembered, self._changed = self._changed if content else None, None
                 try:
-                    latest = remembered or await self.read(newest=0)
+                    latest = remembered or await (self.read(newest=0) if content else self._unread())
                     change = await work_out(latest)
                     if change is not None:
                         saved = await self.save(
                             change.fields,
                             lists=change.lists,
-                            after=latest if change.after is None else change.after,
+                            after=change.after or (latest if content else None),
                             metadata=change.metadata,
                             checkpoint_id=change.checkpoint_id,
                             if_latest=None if latest is None else latest.checkpoint_id,
                         )
-                        if not _FROZEN.issuperset(map(type, saved.fields.values())):
-                            saved.fields = freeze(saved.fields)  # the caller may go on changing them
-                        self._changed = saved
+                        if content:
+                            if not _FROZEN.issuperset(map(type, saved.fields.values())):
+                                saved.fields = freeze(saved.fields)  # the caller may go on changing them
+                            self._changed = saved
                         return saved
                 except BackendUnavailableError:
                     raise
@@ -385,6 +404,11 @@ class Document:
         raise ConflictError(
             f"thread {self.thread_id!r:.80} is changed by others faster than this change can follow; try again"
         )
+
+    async def _unread(self) -> Version | None:
+        """The latest version without its content."""
+        entry = await self._store.entry(self.thread_id, None, self.namespace)
+        return None if entry is None else Version(entry.checkpoint_id, entry=entry)
 
     def remember(self, version: Version) -> None:
         """Hold what a save needs that goes on from this version, without its content."""

@@ -7,4 +7,4 @@ from locus.memory.model.parts import checked_last
 __all__ = ["AT_ONCE", "MOST", "UNLIMITED", "checked_last", "checked_limit", "checked_seconds"]
 
 AT_ONCE = 8
-"""How many threads are looked into at the same time, where a call looks into many."""
+"""How many threads or checkpoints are looked into at the same time, where a call looks into many."""

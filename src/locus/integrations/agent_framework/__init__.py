@@ -17,7 +17,7 @@ from locus.integrations.agent_framework.checkpoints import LocusCheckpointStorag
 from locus.integrations.agent_framework.history import LocusHistoryProvider  # noqa: E402
 from locus.integrations.agent_framework.owned import ClosedError  # noqa: E402
 from locus.integrations.agent_framework.sessions import LocusAgentSessionStore  # noqa: E402
-from locus.integrations.points import SessionPoint  # noqa: E402
+from locus.threads import SessionPoint  # noqa: E402
 
 __all__ = [
     "ClosedError",

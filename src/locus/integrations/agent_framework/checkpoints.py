@@ -8,8 +8,8 @@ its list of allowed types.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterable
+from copy import copy
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -20,12 +20,8 @@ from agent_framework.exceptions import WorkflowCheckpointException
 
 from locus.errors import CheckpointNotFoundError, InvalidIdError
 from locus.integrations.agent_framework.owned import OwnedStore
-from locus.memory.checkpointer import metadata_of
-from locus.memory.model.ids import check_ids
-from locus.memory.model.payloads import dict_from, dict_payload, unread_trace
-from locus.memory.model.records import Entry, Stored
-from locus.memory.model.trace import Trace
-from locus.memory.model.warm import TEXTS
+from locus.threads import Document, Entry, Version, metadata_of
+from locus.threads.ids import check_ids
 
 NAMESPACE = "agent-framework-workflow"
 """The namespace of checkpoints. For a store without namespaces, pass `namespace="default"`."""
@@ -34,8 +30,6 @@ _WORKFLOW = "workflow_name"
 _ITERATION = "iteration_count"
 _PAGE = 100
 """How many entries are looked through at once for the latest of a workflow."""
-_AT_ONCE = 4
-"""How many checkpoints `list_checkpoints` reads at the same time."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +68,6 @@ class LocusCheckpointStorage(OwnedStore):
         self.thread_id = thread_id
         self.namespace = namespace
         self._allowed = frozenset(allowed_checkpoint_types or ())
-        self._loaded: Trace | None = None
         self._open(store, options, ("thread_id", "allowed_checkpoint_types", "namespace"))
 
     async def save(self, checkpoint: WorkflowCheckpoint) -> str:
@@ -82,47 +75,39 @@ class LocusCheckpointStorage(OwnedStore):
 
         Raises `WorkflowCheckpointException` if it could not be read again, because of a type that is not allowed.
         """
-        data = self._encoded(checkpoint)
-        # What a run goes on from was most likely loaded last, and is what the new checkpoint resembles.
-        loaded, self._loaded = self._loaded, None
-        goes_on = loaded is not None and loaded.base.checkpoint_id == checkpoint.previous_checkpoint_id
-        saved = await self._store.save(
-            self.thread_id,
-            dict_payload(data),
-            namespace=self.namespace,
+        data, document, previous = self._encoded(checkpoint), self._document, checkpoint.previous_checkpoint_id
+        saved = await document.save(
+            data,
+            # What a run goes on from was most likely loaded last, and is what the new checkpoint resembles.
+            after=document.remembered(previous),
             checkpoint_id=checkpoint.checkpoint_id,
             metadata={_WORKFLOW: checkpoint.workflow_name, _ITERATION: checkpoint.iteration_count},
-            parent=checkpoint.previous_checkpoint_id,
+            parent=previous,
             parent_as_named=True,  # it may be in another storage, or deleted
-            known=loaded if goes_on else None,
         )
         return saved.checkpoint_id
 
     async def load(self, checkpoint_id: str) -> WorkflowCheckpoint:
         """A checkpoint by its id. Raises `WorkflowCheckpointException` if there is none."""
         try:
-            stored = await self._stored(checkpoint_id)
+            version = await self._read(checkpoint_id)
         except InvalidIdError as error:
             raise WorkflowCheckpointException(
                 "there is no checkpoint with this id: it is no id that is kept"
             ) from error
-        if stored is None:
+        if version is None:
             raise WorkflowCheckpointException("there is no checkpoint with this id in this storage")
-        return self._decoded(stored)
+        return self._decoded(version)
 
     async def list_checkpoints(self, *, workflow_name: str) -> list[WorkflowCheckpoint]:
         """The checkpoints of a workflow, oldest first.
 
         One that the framework cannot decode raises its error. `list_checkpoint_ids` lists it without decoding.
         """
-        turn = asyncio.Semaphore(_AT_ONCE)
-
-        async def read(entry: Entry) -> Stored | None:
-            async with turn:
-                return await self._stored(entry.checkpoint_id)
-
-        found = await asyncio.gather(*map(read, await self._entries(workflow_name)))
-        return [self._decoded(stored) for stored in found if stored is not None]
+        versions = await self._document.read_many(await self.list_checkpoint_ids(workflow_name=workflow_name))
+        if versions:
+            self._document.remember(versions[-1])
+        return [self._decoded(version) for version in versions]
 
     async def list_checkpoint_ids(self, *, workflow_name: str) -> list[str]:
         """The ids of the checkpoints of a workflow, oldest first. Nothing of them is decoded."""
@@ -131,30 +116,30 @@ class LocusCheckpointStorage(OwnedStore):
     async def delete(self, checkpoint_id: str) -> bool:
         """Delete a checkpoint; False if there is none with this id."""
         try:
-            return await self._store.delete(self.thread_id, checkpoint_id, self.namespace)
+            return await self._store.delete(self.thread_id, self.namespace, checkpoint_id)
         except InvalidIdError:
             return False
 
     async def clear(self) -> None:
         """Delete all checkpoints of this storage."""
-        await self._store.delete(self.thread_id, None, self.namespace)
+        await self._store.delete(self.thread_id, self.namespace)
 
     async def get_latest(self, *, workflow_name: str) -> WorkflowCheckpoint | None:
         """The checkpoint of a workflow that was saved last; None if it has none."""
         while True:
-            stored = await self._stored(None)
-            if stored is not None and _workflow(stored.entry) != workflow_name:
+            version = await self._read(None)
+            if version is not None and version.entry is not None and _workflow(version.entry) != workflow_name:
                 entry = await self._latest_entry(workflow_name)
                 if entry is None:
                     return None
-                stored = await self._stored(entry.checkpoint_id)
-                if stored is None:
+                version = await self._read(entry.checkpoint_id)
+                if version is None:
                     continue  # it was deleted meanwhile, so another one is the latest
-            return None if stored is None else self._decoded(stored)
+            return None if version is None else self._decoded(version)
 
     async def history(self, limit: int | None = 10, before: str | None = None) -> list[WorkflowPoint]:
         """The checkpoints of all workflows in this storage, newest first, without their states."""
-        entries = await self._store.history(self.thread_id, limit, before, self.namespace)
+        entries = await self._store.history(self.thread_id, self.namespace, limit, before)
         return [_point(entry) for entry in entries]
 
     async def fork(self, new_thread_id: str, checkpoint_id: str | None = None) -> LocusCheckpointStorage:
@@ -162,15 +147,11 @@ class LocusCheckpointStorage(OwnedStore):
 
         Raises `ConflictError` if the new id is in use, and `CheckpointNotFoundError` if there is no such checkpoint.
         """
-        store = self._store
-        latest = await store.entry(self.thread_id, checkpoint_id, self.namespace)
-        if latest is None or not await store.copy(self.thread_id, new_thread_id, latest.checkpoint_id, self.namespace):
+        if not await self._store.fork(self.thread_id, new_thread_id, self.namespace, checkpoint_id):
             what = "no checkpoint" if checkpoint_id is None else f"no checkpoint {checkpoint_id!r}"
             raise CheckpointNotFoundError(f"the storage {self.thread_id!r} has {what} to fork from")
-        forked = LocusCheckpointStorage.__new__(LocusCheckpointStorage)
-        forked.thread_id, forked.namespace, forked._allowed = new_thread_id, self.namespace, self._allowed
-        forked._loaded = None
-        forked._handle = self._handle.lent()
+        forked = copy(self)
+        forked.thread_id, forked._handle = new_thread_id, self._handle.lent()
         return forked
 
     def _encoded(self, checkpoint: WorkflowCheckpoint) -> dict[str, Any]:
@@ -186,30 +167,34 @@ class LocusCheckpointStorage(OwnedStore):
             ) from error
         return data
 
-    def _decoded(self, stored: Stored) -> WorkflowCheckpoint:
-        return WorkflowCheckpoint.from_dict(decode_checkpoint_value(dict_from(stored), allowed_types=self._allowed))
+    def _decoded(self, version: Version) -> WorkflowCheckpoint:
+        data = decode_checkpoint_value(version.fields, allowed_types=self._allowed)
+        return WorkflowCheckpoint.from_dict(data)
 
-    async def _stored(self, checkpoint_id: str | None) -> Stored | None:
-        loaded = await self._store.load(self.thread_id, checkpoint_id, self.namespace, TEXTS)
-        if loaded is None:
-            return None
-        if self._store.engine.keeps_runs:
-            self._loaded = unread_trace(loaded.value)
-        return loaded.value
+    @property
+    def _document(self) -> Document:
+        return self._store.document(self.thread_id, self.namespace)
+
+    async def _read(self, checkpoint_id: str | None) -> Version | None:
+        document = self._document
+        version = await document.read(checkpoint_id)
+        if version is not None:
+            document.remember(version)
+        return version
 
     async def _entries(self, workflow_name: str) -> list[Entry]:
         """The entries of a workflow, oldest first."""
-        entries = await self._store.history(self.thread_id, None, None, self.namespace)
+        entries = await self._store.history(self.thread_id, self.namespace)
         return [entry for entry in reversed(entries) if _workflow(entry) == workflow_name]
 
     async def _latest_entry(self, workflow_name: str) -> Entry | None:
-        before: str | None = None
+        before: Entry | None = None
         while True:
-            entries = await self._store.history(self.thread_id, _PAGE, before, self.namespace)
-            found = next((entry for entry in entries if _workflow(entry) == workflow_name), None)
-            if found is not None or len(entries) < _PAGE:
-                return found
-            before = entries[-1].checkpoint_id
+            entries = await self._store.history(self.thread_id, self.namespace, _PAGE, before)
+            latest = next((entry for entry in entries if _workflow(entry) == workflow_name), None)
+            if latest is not None or len(entries) < _PAGE:
+                return latest
+            before = entries[-1]
 
 
 def _workflow(entry: Entry) -> Any:

@@ -18,12 +18,10 @@ from agent_framework.exceptions import AgentFrameworkException
 
 from locus.errors import CheckpointNotFoundError, CorruptCheckpointError
 from locus.integrations.agent_framework.owned import OwnedStore
-from locus.integrations.points import SessionPoint, session_ids, session_point
-from locus.memory.item_log import ItemLog
-from locus.memory.model.arguments import checked_limit
-from locus.memory.model.codec import canonical
-from locus.memory.model.ids import shown_thread
-from locus.memory.runtime.forks import fork_safe_lock
+from locus.threads import ItemLog, SessionPoint, session_ids, session_points
+from locus.threads.ids import shown_thread
+from locus.threads.json import canonical
+from locus.threads.limits import checked_limit
 
 NAMESPACE = "agent-framework"
 """The namespace of histories. For a store without namespaces, pass `namespace="default"`."""
@@ -42,8 +40,6 @@ _OWN_OPTIONS = (
     "limit",
     "namespace",
 )
-_LOGS = 128
-"""How many sessions a provider keeps a handle of. It spares the next save of the session a look at what is there."""
 _HELD = 16
 """How many messages a load holds, so that the save after it need not read them. A run seldom adds more."""
 _REPEATED = 32
@@ -87,8 +83,6 @@ class LocusHistoryProvider(OwnedStore, HistoryProvider):
         self.skip_excluded = skip_excluded
         self.limit = checked_limit(limit, None)
         self.namespace = namespace
-        self._logs: dict[str, ItemLog] = {}
-        self._lock = fork_safe_lock()
         self._open(store, options, _OWN_OPTIONS)
 
     async def get_messages(
@@ -146,18 +140,15 @@ class LocusHistoryProvider(OwnedStore, HistoryProvider):
 
     async def history(self, session_id: str, limit: int | None = 10, before: str | None = None) -> list[SessionPoint]:
         """The points in a session's history that it can be read at or forked from, newest first, without messages."""
-        entries = await self._store.history(session_id, limit, before, self.namespace)
-        return [session_point(entry) for entry in entries]
+        return await session_points(self._store, session_id, self.namespace, limit, before)
 
     async def fork(self, session_id: str, new_session_id: str, checkpoint_id: str | None = None) -> None:
         """Let a new session begin with the messages of this one, as of a checkpoint, or of the latest.
 
         Raises `ConflictError` if the new id is in use, and `CheckpointNotFoundError` if there is nothing to begin with.
         """
-        store = self._store
-        start = checkpoint_id if checkpoint_id is not None else await self._log(session_id).latest()
-        if start is None or not await store.copy(session_id, new_session_id, start, self.namespace):
-            what = "no messages" if start is None else f"no checkpoint {start!r}"
+        if not await self._store.fork(session_id, new_session_id, self.namespace, checkpoint_id):
+            what = "no messages" if checkpoint_id is None else f"no checkpoint {checkpoint_id!r}"
             raise CheckpointNotFoundError(f"session {session_id!r} has {what} to fork from")
 
     async def rewind(self, session_id: str, checkpoint_id: str) -> None:
@@ -173,14 +164,7 @@ class LocusHistoryProvider(OwnedStore, HistoryProvider):
         return await session_ids(self._store, self.namespace, limit, pattern)
 
     def _log(self, session_id: str | None) -> ItemLog:
-        """The handle of a session. Those that were used last are kept."""
-        made = ItemLog(self._store, NO_SESSION if session_id is None else session_id, self.namespace)
-        with self._lock:
-            log = self._logs.pop(made.thread_id, made)
-            self._logs[made.thread_id] = log
-            if len(self._logs) > _LOGS:
-                del self._logs[next(iter(self._logs))]
-        return log
+        return self._store.log(NO_SESSION if session_id is None else session_id, self.namespace)
 
 
 def _message(thread_id: str, item: Any) -> Message:

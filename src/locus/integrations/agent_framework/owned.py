@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from locus.errors import LocusError
-from locus.integrations.stores import AsyncStoreUser
+from locus.threads import AsyncStoreUser
 
 
 class ClosedError(LocusError, RuntimeError):

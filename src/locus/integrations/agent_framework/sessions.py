@@ -16,15 +16,10 @@ from typing import Any
 from agent_framework import AgentSession, SessionStore
 from agent_framework._feature_stage import ExperimentalWarning
 
-from locus.errors import CheckpointNotFoundError, ConfigurationError, CorruptCheckpointError
+from locus.errors import CheckpointNotFoundError, CorruptCheckpointError
 from locus.integrations.agent_framework.owned import OwnedStore
-from locus.integrations.points import SessionPoint, session_ids, session_point
-from locus.memory.model.ids import shown_thread
-from locus.memory.model.parts import Range, page_of
-from locus.memory.model.payloads import dict_from, dict_payload, unread_trace
-from locus.memory.model.records import ANY
-from locus.memory.model.trace import Trace
-from locus.memory.model.warm import TEXTS
+from locus.threads import ANY, SessionPoint, session_ids, session_points
+from locus.threads.ids import shown_thread
 
 NAMESPACE = "agent-framework-session"
 """The namespace of sessions. For a store without namespaces, pass `namespace="default"`."""
@@ -33,8 +28,6 @@ _REVISIONS = "_locus_revisions"
 """The attribute of a session that says which checkpoint it is, in which store. A copy of the session has it too."""
 
 _Place = tuple[str, str, str]
-_LOADED = 128
-"""Of how many sessions a store knows where their items are. It spares the next save a look."""
 
 with warnings.catch_warnings():
     # Whoever imports this has chosen it, and the page about it says that the framework calls it experimental.
@@ -54,20 +47,21 @@ class LocusAgentSessionStore(OwnedStore, _SessionStore):
     def __init__(self, store: Any, *, namespace: str = NAMESPACE, **options: Any) -> None:
         _SessionStore.__init__(self)
         self.namespace = namespace
-        self._loaded: dict[str, Trace] = {}
         self._open(store, options, ("namespace",))
 
     async def get(self, session_id: str, *, checkpoint_id: str | None = None) -> AgentSession | None:
         """A session as it is now, or as it was at a checkpoint; None if there is none under this id."""
         self.validate_session_id(session_id)
-        found = await self._payload(session_id, checkpoint_id)
-        if found is None:
+        document = self._store.document(session_id, self.namespace)
+        version = await document.read(checkpoint_id)
+        if version is None:
             if checkpoint_id is not None:
-                raise await self._store.not_found(session_id, checkpoint_id, self.namespace)
+                raise await self._store.not_found(session_id, self.namespace, checkpoint_id)
             return None
-        data, revision = found
-        session = _restored(session_id, data)
-        self._remember(session, session_id, revision)
+        if checkpoint_id is None:
+            document.remember(version)
+        session = _restored(session_id, version.fields)
+        self._remember(session, session_id, version.checkpoint_id)
         return session
 
     async def set(self, session_id: str, session: AgentSession, *, replace: bool = False) -> None:
@@ -85,39 +79,27 @@ class LocusAgentSessionStore(OwnedStore, _SessionStore):
         data = session.to_dict()
         if isinstance(data["service_session_id"], Mapping):
             data["service_session_id"] = dict(data["service_session_id"])
-        revision, loaded = self._revision(session, session_id), self._loaded.pop(session_id, None)
-        saved = await self._store.save(
-            session_id,
-            dict_payload(data),
-            namespace=self.namespace,
-            if_latest=ANY if replace else revision,
-            known=loaded if loaded is not None and loaded.base.checkpoint_id == revision else None,
-        )
+        revision, document = self._revision(session, session_id), self._store.document(session_id, self.namespace)
+        saved = await document.save(data, after=document.remembered(revision), if_latest=ANY if replace else revision)
         self._remember(session, session_id, saved.checkpoint_id)
 
     async def delete(self, session_id: str) -> None:
         """Delete a session, and its history. The messages of a `LocusHistoryProvider` are not part of it."""
         self.validate_session_id(session_id)
-        await self._store.delete(session_id, None, self.namespace)
+        await self._store.delete(session_id, self.namespace)
 
     async def newest(self, session_id: str, limit: int, *path: str) -> list[Any]:
         """The newest items of a list in a session's state, as they are stored; nothing else of it is read.
 
         Without a path, they are the messages of `InMemoryHistoryProvider`: its list is `in_memory`, `messages`.
         """
-        part = Range(("state", *(path or ("in_memory", "messages"))), -limit, limit)
-        stored = await self._store.read_part(session_id, None, self.namespace, part)
-        if stored is None:
-            return []
-        try:
-            return page_of(stored, part).items
-        except ConfigurationError:  # there is no such list (yet)
-            return []
+        document = self._store.document(session_id, self.namespace)
+        page = await document.items(("state", *(path or ("in_memory", "messages"))), -limit, limit)
+        return [] if page is None else page.items
 
     async def history(self, session_id: str, limit: int | None = 10, before: str | None = None) -> list[SessionPoint]:
         """The points in a session's history that it can be loaded at or forked from, newest first."""
-        entries = await self._store.history(session_id, limit, before, self.namespace)
-        return [session_point(entry) for entry in entries]
+        return await session_points(self._store, session_id, self.namespace, limit, before)
 
     async def fork(self, session_id: str, new_session_id: str, checkpoint_id: str | None = None) -> AgentSession:
         """A new session that begins as this one is, or was at a checkpoint. It has a history of its own.
@@ -140,18 +122,13 @@ class LocusAgentSessionStore(OwnedStore, _SessionStore):
         Raises `ConflictError` if another writer saves it meanwhile.
         """
         self.validate_session_id(session_id)
-        entry = await self._store.entry(session_id, None, self.namespace)
-        found = await self._payload(session_id, checkpoint_id)
-        if entry is None or found is None:
-            raise await self._store.not_found(session_id, checkpoint_id, self.namespace)
-        session = _restored(session_id, found[0])
-        saved = await self._store.save(
-            session_id,
-            dict_payload(found[0]),
-            namespace=self.namespace,
-            parent=checkpoint_id,
-            if_latest=entry.checkpoint_id,
-        )
+        document = self._store.document(session_id, self.namespace)
+        latest = await self._store.entry(session_id, self.namespace)
+        earlier = await document.read(checkpoint_id)
+        if latest is None or earlier is None:
+            raise await self._store.not_found(session_id, self.namespace, checkpoint_id)
+        session = _restored(session_id, earlier.fields)
+        saved = await document.save(earlier.fields, parent=checkpoint_id, if_latest=latest.checkpoint_id)
         self._remember(session, session_id, saved.checkpoint_id)
         return session
 
@@ -159,19 +136,8 @@ class LocusAgentSessionStore(OwnedStore, _SessionStore):
         """The ids under which this store has sessions, those that match a pattern (`*` any text, `?` one character)."""
         return await session_ids(self._store, self.namespace, limit, pattern)
 
-    async def _payload(self, session_id: str, checkpoint_id: str | None) -> tuple[dict[str, Any], str] | None:
-        """What is stored of a session, and of which checkpoint it is."""
-        loaded = await self._store.load(session_id, checkpoint_id, self.namespace, TEXTS)
-        if loaded is None:
-            return None
-        if checkpoint_id is None and self._store.engine.keeps_runs:
-            self._loaded[session_id] = unread_trace(loaded.value)
-            if len(self._loaded) > _LOADED:
-                self._loaded.pop(next(iter(self._loaded)), None)
-        return dict_from(loaded.value), loaded.value.entry.checkpoint_id
-
     def _place(self, session_id: str) -> _Place:
-        return self._store.engine.identity, self.namespace, session_id
+        return self._store.identity, self.namespace, session_id
 
     def _revision(self, session: AgentSession, session_id: str) -> str | None:
         revisions: Mapping[_Place, str] = getattr(session, _REVISIONS, {})
@@ -183,16 +149,16 @@ class LocusAgentSessionStore(OwnedStore, _SessionStore):
         setattr(session, _REVISIONS, {**known, self._place(session_id): revision})
 
 
-def _restored(session_id: str, data: dict[str, Any]) -> AgentSession:
+def _restored(session_id: str, fields: Mapping[str, Any]) -> AgentSession:
     """A session as the framework restores it. Its own errors would tell what stands in it."""
-    named, state = data.get("session_id"), data.get("state")
+    named, state = fields.get("session_id"), fields.get("state")
     if not isinstance(named, str) or not named or not isinstance(state, dict):
         raise CorruptCheckpointError(
             f"{shown_thread(session_id)} holds something that is no session of the Agent Framework: something else "
             "uses it. Use another id, or another namespace"
         )
     try:
-        return AgentSession.from_dict(data)
+        return AgentSession.from_dict(dict(fields))
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise CorruptCheckpointError(
             f"the session of {shown_thread(session_id)} cannot be restored by the Agent Framework "

@@ -14,6 +14,6 @@ from __future__ import annotations
 
 from locus.integrations.claude_agent_sdk.keys import NAMESPACE
 from locus.integrations.claude_agent_sdk.store import LocusSessionStore, SessionStoreClosedError, SessionView
-from locus.integrations.points import SessionPoint
+from locus.threads import SessionPoint
 
 __all__ = ["NAMESPACE", "LocusSessionStore", "SessionPoint", "SessionStoreClosedError", "SessionView"]

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from locus.errors import InvalidIdError
-from locus.memory.model.ids import MAX_ID_LENGTH, check_id, check_prefix, digest
+from locus.threads.ids import MAX_ID_LENGTH, check_id, check_prefix, digest
 
 NAMESPACE = "claude-agent-sdk"
 """The namespace of main transcripts. For a store without namespaces, pass `namespace="default"`."""

@@ -11,12 +11,8 @@ from locus.errors import CheckpointNotFoundError, ConflictError, CorruptCheckpoi
 from locus.extras import require
 from locus.integrations.claude_agent_sdk.keys import NAMESPACE, Place, Places
 from locus.integrations.claude_agent_sdk.transcript import Fold, Notes, Transcript, notes_of
-from locus.integrations.points import SessionPoint, readable, session_point
-from locus.integrations.stores import AsyncStoreUser
-from locus.memory.engine import warn_of_damage
-from locus.memory.item_log import ItemLog, notes_in
-from locus.memory.model.parts import checked_last
-from locus.memory.model.records import Entry
+from locus.threads import AsyncStoreUser, Entry, SessionPoint, notes_in, readable, session_points, warn_of_damage
+from locus.threads.limits import checked_last
 
 if TYPE_CHECKING:
     from claude_agent_sdk.types import (
@@ -89,17 +85,17 @@ class LocusSessionStore(AsyncStoreUser):
         store, place = self._store, self._places.of(key)
         if key.get("subpath") is not None:
             self._forget([place])
-            await finished(store.delete(place.thread_id, None, place.namespace))
+            await store.log(*place).delete()
             return
         namespaces = await store.namespaces(place.thread_id)
         subagents = [name for name in namespaces if self._places.subpath(name) is not None]
         self._forget(Place(place.thread_id, name) for name in (place.namespace, *subagents))
         if {*namespaces} <= {place.namespace, *subagents}:
-            await finished(store.delete(place.thread_id, None, None))
+            await finished(store.delete(place.thread_id))
             return
         # The thread has something that is not ours. The main transcript goes last: until then the session is listed.
         for name in (*subagents, place.namespace):
-            await finished(store.delete(place.thread_id, None, name))
+            await store.log(place.thread_id, name).delete()
 
     async def list_subkeys(self, key: SessionListSubkeysKey) -> list[str]:
         """The subpaths of a session that have entries."""
@@ -110,8 +106,7 @@ class LocusSessionStore(AsyncStoreUser):
     async def history(self, key: SessionKey, limit: int | None = 10, before: str | None = None) -> list[SessionPoint]:
         """The points in the history of a transcript, newest first, without entries. Each batch is one."""
         place = self._places.of(key)
-        entries = await self._store.history(place.thread_id, limit, before, place.namespace)
-        return [session_point(entry) for entry in entries]
+        return await session_points(self._store, *place, limit, before)
 
     def at(self, key: SessionKey, checkpoint_id: str) -> SessionView:
         """A transcript as it was at a point in its history."""
@@ -123,7 +118,7 @@ class LocusSessionStore(AsyncStoreUser):
         self._check_open()
         place = self._places.of(key)
         self._forget([place])
-        await ItemLog(self._store, *place).rewind(checkpoint_id)
+        await self._store.log(*place).rewind(checkpoint_id)
 
     async def fork(
         self,
@@ -155,14 +150,14 @@ class LocusSessionStore(AsyncStoreUser):
 
     async def _entries(self, place: Place, checkpoint_id: str | None, last: int | None) -> list[Any] | None:
         most = None if last is None else checked_last(last)
-        return await ItemLog(self._store, *place).read(most, checkpoint_id) or None
+        return await self._store.log(*place).read(most, checkpoint_id) or None
 
     def _transcript(self, place: Place, key: SessionKey) -> Transcript:
         """The transcript at a place, with what is known of it; it is the one that was used last."""
         found = self._followed.get(place)
         if found is None:
             fold = None if key.get("subpath") is not None else _fold_for(key)
-            found = self._followed[place] = Transcript(ItemLog(self._store, *place), fold)
+            found = self._followed[place] = Transcript(self._store.log(*place), fold)
         self._followed.move_to_end(place)
         return found
 
@@ -180,11 +175,11 @@ class LocusSessionStore(AsyncStoreUser):
     async def _sessions(self, project_key: str) -> dict[str, Entry]:
         """The sessions of a project, each with the newest checkpoint of its main transcript."""
         store, within = self._store, self._places.within(project_key)
-        page = await store.newest_threads(None, None, within)
+        page = await store.newest_threads(prefix=within)
         newest = {entry.thread_id: entry for entry in page.entries}
         threads = list(newest)
         if page.next is not None:  # the pages of a large store go through the checkpoints of other projects, too
-            threads += [one for one in await store.list_threads(None, "*", prefix=within) if one not in newest]
+            threads += [one for one in await store.list_threads(prefix=within) if one not in newest]
         names = {one: name for one in threads if (name := self._places.session_id(one, project_key)) is not None}
         elsewhere = [one for one in names if one not in newest or newest[one].namespace != self._places.namespace]
         main = {one: newest[one] for one in names if one in newest}
@@ -195,7 +190,7 @@ class LocusSessionStore(AsyncStoreUser):
         """The newest checkpoints of main transcripts, of threads whose newest is another one."""
         store, namespace = self._store, self._places.namespace
         damaged: list[CorruptCheckpointError] = []
-        entries = await readable(lambda thread_id: store.entry(thread_id, None, namespace), threads, damaged)
+        entries = await readable(lambda thread_id: store.entry(thread_id, namespace), threads, damaged)
         warn_of_damage(damaged)
         return {thread_id: entry for thread_id, entry in entries if entry is not None}
 

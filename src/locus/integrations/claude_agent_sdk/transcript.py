@@ -1,4 +1,4 @@
-"""One transcript: a log of entries (see `locus.memory.item_log`) to which each entry is added once.
+"""One transcript: a log of entries (see `locus.threads.ItemLog`) to which each entry is added once.
 
 Entries have a `uuid`, and whoever does not know whether a batch has arrived sends it again. Which of its entries are
 new is decided for the checkpoint that the commit names as the latest, so two writers never both add the same one. To
@@ -23,8 +23,8 @@ from hashlib import blake2b
 from typing import Any, NamedTuple
 
 from locus.errors import CheckpointNotFoundError, ConfigurationError, ConflictError
-from locus.memory.item_log import Addition, ItemLog, LogPoint
-from locus.memory.model.codec import encode
+from locus.threads import Addition, ItemLog, LogPoint
+from locus.threads.json import encode
 
 Fold = Callable[[dict[str, Any] | None, Sequence[Any]], dict[str, Any]]
 """Folds entries into the data of a summary; None is that of no entries."""

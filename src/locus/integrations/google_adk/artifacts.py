@@ -8,6 +8,7 @@ without its content is one text in the metadata, because databases index every v
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 from google.adk.artifacts import artifact_util
@@ -18,22 +19,17 @@ from google.genai import types
 from pydantic import ValidationError
 from typing_extensions import override
 
-from locus.errors import ConflictError, CorruptCheckpointError
+from locus.errors import CorruptCheckpointError
 from locus.integrations.google_adk import NAMESPACE
 from locus.integrations.google_adk.names import artifact_thread, joined, names_of, thread_of
-from locus.integrations.stores import AsyncStoreUser
-from locus.memory.model.codec import decode, encode, encode_trusted
-from locus.memory.model.ids import check_id, shown_thread
-from locus.memory.model.payloads import dict_from, dict_payload
-from locus.memory.model.records import Entry
-from locus.memory.runtime.retry import Backoff
+from locus.threads import AsyncStoreUser, Change, Entry, Version, metadata_of
+from locus.threads.ids import check_id, shown_thread
+from locus.threads.json import decode, encode, encode_trusted
 
 __all__ = ["LocusArtifactService"]
 
 _USER: Final = "user:"
 _PART, _KNOWN = "part", "artifact"
-_ATTEMPTS: Final = 200
-_BETWEEN_ATTEMPTS: Final = Backoff(0.001, 0.05, random_part=1.0)
 _MOST_REFERENCES: Final = 5
 """How many references a load follows, as in ADK's own services: they may lead in a circle."""
 _REMOVED: Final = types.Part(inline_data=types.Blob(mime_type="application/octet-stream", data=b""))
@@ -71,24 +67,16 @@ class LocusArtifactService(AsyncStoreUser, BaseArtifactService):
             "create_time": platform_time.get_time(),
         }
         metadata = {_KNOWN: encode(known, ("custom_metadata",))}
-        payload = dict_payload({_PART: part.model_dump(mode="json", exclude_none=True)})
-        thread_id = _place(app_name, user_id, session_id, filename)
-        for attempt in range(_ATTEMPTS):
-            latest = await self._store.entry(thread_id, None, self._namespace)
-            version = 0 if latest is None else _version(latest) + 1
-            try:
-                await self._store.save(
-                    thread_id,
-                    payload,
-                    namespace=self._namespace,
-                    checkpoint_id=str(version),
-                    metadata=metadata,
-                    if_latest=None if latest is None else latest.checkpoint_id,
-                )
-                return version
-            except ConflictError:
-                await _BETWEEN_ATTEMPTS.pause(attempt)
-        raise ConflictError("the artifact is saved by others faster than this can follow; try again")
+        fields = {_PART: part.model_dump(mode="json", exclude_none=True)}
+
+        async def numbered(latest: Version | None) -> Change:
+            version = 0 if latest is None or latest.entry is None else _version(latest.entry) + 1
+            return Change(fields, metadata=metadata, checkpoint_id=str(version))
+
+        document = self._store.document(_place(app_name, user_id, session_id, filename), self._namespace)
+        saved = await document.change(numbered, content=False)
+        assert saved is not None
+        return int(saved.checkpoint_id)
 
     @override
     async def load_artifact(
@@ -103,10 +91,11 @@ class LocusArtifactService(AsyncStoreUser, BaseArtifactService):
         """A version, by default the newest; None if there is none. A reference to another artifact is followed."""
         for remaining in range(_MOST_REFERENCES, -1, -1):
             thread_id = _place(app_name, user_id, session_id, filename)
-            stored = await self._store.read(thread_id, None if version is None else str(version), self._namespace)
-            if stored is None:
+            document = self._store.document(thread_id, self._namespace)
+            saved = await document.read(None if version is None else str(version))
+            if saved is None:
                 return None
-            part = _part(dict_from(stored), thread_id)
+            part = _part(saved.fields, thread_id)
             uri = part.file_data.file_uri if part.file_data else None
             if not artifact_util.is_artifact_ref(part) or uri is None:
                 return None if part in (types.Part(), _REMOVED) else part
@@ -128,8 +117,7 @@ class LocusArtifactService(AsyncStoreUser, BaseArtifactService):
         self, *, app_name: str, user_id: str, filename: str, session_id: str | None = None
     ) -> None:
         """Delete an artifact with all its versions."""
-        thread_id = _place(app_name, user_id, session_id, filename)
-        await self._store.delete(thread_id, None, self._namespace)
+        await self._store.delete(_place(app_name, user_id, session_id, filename), self._namespace)
 
     @override
     async def list_versions(
@@ -159,19 +147,19 @@ class LocusArtifactService(AsyncStoreUser, BaseArtifactService):
     ) -> ArtifactVersion | None:
         """What is known of a version, by default the newest, without its content; None if there is none."""
         thread_id = _place(app_name, user_id, session_id, filename)
-        entry = await self._store.entry(thread_id, None if version is None else str(version), self._namespace)
+        entry = await self._store.entry(thread_id, self._namespace, None if version is None else str(version))
         return None if entry is None else _artifact_version(entry, app_name, user_id, session_id, filename)
 
     async def _names(self, app_name: str, user_id: str, session_id: str | None) -> list[str]:
         """The names of the artifacts of a session, or of a user."""
         thread_of(app_name, user_id, session_id)  # refuses what no artifact belongs to
         prefix = f"{joined(app_name, user_id, session_id or '')}/"
-        return [names_of(thread_id)[3] for thread_id in await self._store.list_threads(None, "*", prefix=prefix)]
+        return [names_of(thread_id)[3] for thread_id in await self._store.list_threads(prefix=prefix)]
 
     async def _entries(self, app_name: str, user_id: str, session_id: str | None, filename: str) -> list[Entry]:
         """The versions of an artifact, in order."""
         thread_id = _place(app_name, user_id, session_id, filename)
-        return (await self._store.history(thread_id, None, None, self._namespace))[::-1]
+        return (await self._store.history(thread_id, self._namespace))[::-1]
 
 
 def _place(app_name: str, user_id: str, session_id: str | None, filename: str) -> str:
@@ -217,15 +205,15 @@ def _artifact_version(
     shown = name if owner is not None else f"{_USER}{name}"
     uri = artifact_util.get_artifact_uri(app_name, user_id, shown, version, owner)
     try:
-        return ArtifactVersion(version=version, canonical_uri=uri, **decode(decode(entry.metadata)[_KNOWN]))
+        return ArtifactVersion(version=version, canonical_uri=uri, **decode(metadata_of(entry)[_KNOWN]))
     except (KeyError, TypeError, ValidationError):
         raise CorruptCheckpointError(
             f"version {version} of an artifact in {shown_thread(entry.thread_id)} does not say what it is"
         ) from None
 
 
-def _part(data: dict[str, Any], thread_id: str) -> types.Part:
+def _part(fields: Mapping[str, Any], thread_id: str) -> types.Part:
     try:
-        return types.Part.model_validate_json(encode_trusted(data[_PART]))
+        return types.Part.model_validate_json(encode_trusted(fields[_PART]))
     except (KeyError, ValidationError):
         raise CorruptCheckpointError(f"{shown_thread(thread_id)} holds something else than an artifact") from None

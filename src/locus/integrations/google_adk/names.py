@@ -12,7 +12,7 @@ A slash or a percent sign in a name is escaped, so every name is possible, and n
 from __future__ import annotations
 
 from locus.errors import InvalidIdError
-from locus.memory.model.ids import MAX_ID_LENGTH, check_id
+from locus.threads.ids import MAX_ID_LENGTH, check_id
 
 _NAMES = ("app_name", "user_id", "session_id", "filename")
 

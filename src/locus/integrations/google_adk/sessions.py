@@ -1,6 +1,6 @@
 """`LocusSessionService`: the sessions of ADK in a Locus store, with their whole history.
 
-A session is a log of events (see `locus.memory.item_log`), with its state in a field beside them. So an event and what
+A session is a log of events (see `locus.threads.ItemLog`), with its state in a field beside them. So an event and what
 it does to the state of the session are one checkpoint, and the id of the newest one is what ADK calls the revision
 marker of a session: whoever appends names the checkpoint that he has seen, and is refused if there is a newer one. No
 clock has a part in that. State with the prefix `user:` or `app:` is kept by `shared_state`.
@@ -32,13 +32,9 @@ from locus.errors import CheckpointNotFoundError, ConflictError, CorruptCheckpoi
 from locus.integrations.google_adk import NAMESPACE
 from locus.integrations.google_adk.names import names_of, thread_of
 from locus.integrations.google_adk.shared_state import SharedState, SharedStates
-from locus.integrations.points import SessionPoint, readable, session_point
-from locus.integrations.stores import AsyncStoreUser
-from locus.memory.engine import warn_of_damage
-from locus.memory.item_log import ItemLog, LogView
-from locus.memory.model.codec import encode_trusted
-from locus.memory.model.ids import shown_thread
-from locus.memory.runtime.per_loop import LoopLocks
+from locus.threads import AsyncStoreUser, ItemLog, LogView, SessionPoint, readable, session_points, warn_of_damage
+from locus.threads.ids import shown_thread
+from locus.threads.json import encode_trusted
 
 __all__ = ["LocusSessionService", "SessionPoint"]
 
@@ -59,7 +55,6 @@ _NOT_FOUND: Final = "the session is not in the store: it was deleted, or never c
 
 S = TypeVar("S")
 T = TypeVar("T")
-_locks = LoopLocks()
 
 
 class StateDelta(NamedTuple):
@@ -119,7 +114,7 @@ class LocusSessionService(AsyncStoreUser, BaseSessionService):
         self._held = lru_cache(maxsize=_HELD)(self._hold)
 
     def _hold(self, thread_id: str) -> _Held:
-        return _Held(ItemLog(self._store, thread_id, self._namespace))
+        return _Held(self._store.log(thread_id, self._namespace))
 
     @override
     async def create_session(
@@ -187,7 +182,7 @@ class LocusSessionService(AsyncStoreUser, BaseSessionService):
         unless the user is named.
         """
         prefix = f"{thread_of(app_name, user_id)}/"
-        threads = [one for one in await self._store.list_threads(None, "*", prefix=prefix) if len(names_of(one)) == 3]
+        threads = [one for one in await self._store.list_threads(prefix=prefix) if len(names_of(one)) == 3]
         damaged: list[CorruptCheckpointError] = []
         views = await readable(self._listed, threads, damaged)
         found = [(names_of(one), view) for one, view in views if view is not None]
@@ -208,7 +203,7 @@ class LocusSessionService(AsyncStoreUser, BaseSessionService):
 
     async def _listed(self, thread_id: str) -> LogView | None:
         """A session without its events, if that is what a thread holds."""
-        view = await ItemLog(self._store, thread_id, self._namespace).view(1)
+        view = await self._store.log(thread_id, self._namespace).view(1)
         if view is not None:
             _checked(view)
             _updated(view)
@@ -241,7 +236,7 @@ class LocusSessionService(AsyncStoreUser, BaseSessionService):
         item = _item(event)
         thread_id = thread_of(session.app_name, session.user_id, session.id)
         # The tasks of a run share one session object: each has to see the marker that the one before it has left.
-        async with _locks.current((self._store.engine.identity, self._namespace, thread_id)):
+        async with self._store.document(thread_id, self._namespace).lock():
             if any(known == event for known in session.events[-_NEWEST:] if known.id == event.id):
                 return event
             marker, updated = await self._append(self._held(thread_id), session, item)
@@ -285,7 +280,7 @@ class LocusSessionService(AsyncStoreUser, BaseSessionService):
     ) -> list[SessionPoint]:
         """The points in the history that a session can be read at or forked from, newest first, without events."""
         thread_id = thread_of(app_name, user_id, session_id)
-        return [session_point(one) for one in await self._store.history(thread_id, limit, before, self._namespace)]
+        return await session_points(self._store, thread_id, self._namespace, limit, before)
 
     async def fork_session(
         self,
@@ -305,15 +300,14 @@ class LocusSessionService(AsyncStoreUser, BaseSessionService):
         source = thread_of(app_name, user_id, session_id)
         new_session_id = new_session_id or platform_uuid.new_uuid()
         target = thread_of(app_name, user_id, new_session_id)
-        start = at or await self._held(source).log.latest()
-        if start is None:
-            raise SessionNotFoundError(_NOT_FOUND)
         try:
-            copied = await self._store.copy(source, target, start, self._namespace)
+            copied = await self._store.fork(source, target, self._namespace, at or None)
         except ConflictError:
             raise AlreadyExistsError("a session with the new id exists already") from None
+        if not copied and at:
+            raise CheckpointNotFoundError(f"the session has no checkpoint {at!r:.80} to fork from")
         if not copied:
-            raise CheckpointNotFoundError(f"the session has no checkpoint {start!r:.80} to fork from")
+            raise SessionNotFoundError(_NOT_FOUND)
         self._held(target).forget()
         forked = await self.get_session(app_name=app_name, user_id=user_id, session_id=new_session_id)
         if forked is None:
@@ -372,7 +366,7 @@ class LocusSessionService(AsyncStoreUser, BaseSessionService):
         return user, app
 
 
-_NO_STATE: Final = SharedState(None, {}, {})
+_NO_STATE: Final = SharedState({}, {})
 
 
 def _fields(state: dict[str, Any], delta: StateDelta) -> dict[str, Any]:

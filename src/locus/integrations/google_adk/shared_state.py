@@ -16,21 +16,16 @@ import time
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from locus.errors import ConflictError, CorruptCheckpointError
-from locus.memory.model.ids import shown_thread
-from locus.memory.model.payloads import dict_from, dict_payload
-from locus.memory.runtime.retry import Backoff
-from locus.memory.store import CheckpointStore
+from locus.errors import CorruptCheckpointError
+from locus.threads import Change, ThreadStore, Version
+from locus.threads.ids import shown_thread
 
 _STATE, _ORIGINS = "state", "origins"
-_ATTEMPTS = 200
-_BETWEEN_ATTEMPTS = Backoff(0.001, 0.05, random_part=1.0)
 
 
 class SharedState(NamedTuple):
-    """A document as it is stored, and the id of its checkpoint; None if there is none yet."""
+    """The state of a user or of an app as it is stored."""
 
-    checkpoint_id: str | None
     state: dict[str, Any]
     origins: dict[str, list[Any]]
 
@@ -41,23 +36,14 @@ class SharedState(NamedTuple):
 
 
 class SharedStates:
-    """The documents of a store."""
+    """The state of all users and apps of a store."""
 
-    def __init__(self, store: CheckpointStore, namespace: str) -> None:
+    def __init__(self, store: ThreadStore, namespace: str) -> None:
         self._store = store
         self._namespace = namespace
 
     async def read(self, thread_id: str) -> SharedState:
-        stored = await self._store.read(thread_id, None, self._namespace)
-        if stored is None:
-            return SharedState(None, {}, {})
-        data = dict_from(stored)
-        state, origins = data.get(_STATE), data.get(_ORIGINS)
-        if not isinstance(state, dict) or not isinstance(origins, dict) or not all(map(_is_origin, origins.values())):
-            raise CorruptCheckpointError(
-                f"{shown_thread(thread_id)} does not hold the state of an app or a user of ADK"
-            )
-        return SharedState(stored.entry.checkpoint_id, state, origins)
+        return _shared_state(await self._store.document(thread_id, self._namespace).read(), thread_id)
 
     async def change(self, thread_id: str, delta: Mapping[str, Any], checkpoint_id: str) -> None:
         """Set these keys, because a checkpoint of a session says so that was made just now."""
@@ -68,29 +54,35 @@ class SharedStates:
         self, thread_id: str, delta: Mapping[str, Any], checkpoint_id: str, at: float, known: SharedState
     ) -> SharedState:
         """Set the keys that a checkpoint of a session has asked for, as far as that was not done; the state then."""
-        missing = {key for key in delta if known.lacks(key, checkpoint_id, at)}
-        return await self._update(thread_id, delta, checkpoint_id, at, None) if missing else known
+        if not any(known.lacks(key, checkpoint_id, at) for key in delta):
+            return known
+        await self._update(thread_id, delta, checkpoint_id, at, None)
+        return await self.read(thread_id)
 
     async def _update(
         self, thread_id: str, delta: Mapping[str, Any], checkpoint_id: str, at: float, keys: set[str] | None
-    ) -> SharedState:
+    ) -> None:
         """Set the keys, or those that the document lacks, together with what others set at the same time."""
-        for attempt in range(_ATTEMPTS):
-            known = await self.read(thread_id)
+
+        async def updated(version: Version | None) -> Change | None:
+            known = _shared_state(version, thread_id)
             chosen = {key for key in delta if known.lacks(key, checkpoint_id, at)} if keys is None else keys
             if not chosen:
-                return known
+                return None
             state = known.state | {key: delta[key] for key in chosen}
-            origins = known.origins | {key: [checkpoint_id, at] for key in chosen}
-            payload = dict_payload({_STATE: state, _ORIGINS: origins})
-            try:
-                saved = await self._store.save(
-                    thread_id, payload, namespace=self._namespace, if_latest=known.checkpoint_id
-                )
-                return SharedState(saved.checkpoint_id, state, origins)
-            except ConflictError:
-                await _BETWEEN_ATTEMPTS.pause(attempt)
-        raise ConflictError("the state of an app or a user is changed by others faster than this can follow; try again")
+            return Change({_STATE: state, _ORIGINS: known.origins | {key: [checkpoint_id, at] for key in chosen}})
+
+        await self._store.document(thread_id, self._namespace).change(updated)
+
+
+def _shared_state(version: Version | None, thread_id: str) -> SharedState:
+    """The state that a version of a document is."""
+    if version is None:
+        return SharedState({}, {})
+    state, origins = version.fields.get(_STATE), version.fields.get(_ORIGINS)
+    if not isinstance(state, dict) or not isinstance(origins, dict) or not all(map(_is_origin, origins.values())):
+        raise CorruptCheckpointError(f"{shown_thread(thread_id)} does not hold the state of an app or a user of ADK")
+    return SharedState(state, origins)
 
 
 def _is_origin(value: Any) -> bool:

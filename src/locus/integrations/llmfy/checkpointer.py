@@ -6,7 +6,6 @@ lists are stored once. The other facts (run, node, step, …) are metadata, so c
 
 from __future__ import annotations
 
-import asyncio
 import builtins
 from dataclasses import fields
 from datetime import datetime
@@ -15,12 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from locus.errors import CorruptCheckpointError, SerializationError
 from locus.integrations.llmfy.in_memory import AnyCheckpoint
-from locus.integrations.stores import AsyncStoreUser
-from locus.memory.checkpointer import metadata_of
-from locus.memory.model.arguments import checked_limit
-from locus.memory.model.payloads import dict_from, dict_payload
-from locus.memory.model.records import Entry, Stored
-from locus.memory.model.warm import TEXTS
+from locus.threads import AsyncStoreUser, Entry, Version, metadata_of
+from locus.threads.limits import checked_limit
 
 if TYPE_CHECKING:
     from llmfy.flow_engine.checkpointer.base_checkpointer import BaseCheckpointer, Checkpoint, CheckpointMetadata
@@ -33,9 +28,6 @@ else:
 
 NAMESPACE = "llmfy"
 """The namespace of sessions. For a store without namespaces, pass `namespace="default"`."""
-
-_AT_ONCE = 4
-"""How many states `list` reads at the same time."""
 
 
 class LlmfyCheckpointer(AsyncStoreUser, BaseCheckpointer):
@@ -61,53 +53,44 @@ class LlmfyCheckpointer(AsyncStoreUser, BaseCheckpointer):
         if not isinstance(about.created_at, datetime):
             raise SerializationError(f"metadata.created_at is no datetime: {about.created_at!r:.80}", "created_at")
         facts = {name: getattr(about, name) for name in _FACTS}
-        await self._store.save(
-            about.session_id,
-            dict_payload(state),
-            namespace=self._namespace,
+        await self._store.document(about.session_id, self._namespace).save(
+            state,
             checkpoint_id=about.checkpoint_id,
             metadata={**facts, "created_at": about.created_at.isoformat()},
         )
 
     async def load(self, session_id: str, checkpoint_id: str | None = None) -> Checkpoint | None:
         """That checkpoint, or the newest; `None` if there is none."""
-        loaded = await self._store.load(session_id, checkpoint_id, self._namespace, TEXTS)
-        return None if loaded is None else _checkpoint(loaded.value)
+        version = await self._store.document(session_id, self._namespace).read(checkpoint_id)
+        return None if version is None else _checkpoint(version)
 
     async def list(self, session_id: str, limit: int = 10) -> builtins.list[Checkpoint]:
         """A session's checkpoints with their states, newest first. `history` lists without states."""
-        entries = await self._store.history(session_id, limit, None, self._namespace)
-        return await self._loaded(entries)
+        return await self._loaded(session_id, await self._store.history(session_id, self._namespace, limit))
 
     async def list_by_run(self, session_id: str, run_id: str, limit: int = 100) -> builtins.list[Checkpoint]:
         """The checkpoints of one `invoke` or `stream`, newest first."""
-        entries = await self._store.history(session_id, None, None, self._namespace)
-        found = [entry for entry in entries if metadata_of(entry).get("run_id") == run_id]
-        return await self._loaded(found[: checked_limit(limit, None)])
+        entries = await self._store.history(session_id, self._namespace)
+        of_run = [entry for entry in entries if metadata_of(entry).get("run_id") == run_id]
+        return await self._loaded(session_id, of_run[: checked_limit(limit, None)])
 
     async def history(self, session_id: str, limit: int | None = 10) -> builtins.list[CheckpointMetadata]:
         """The metadata of a session's checkpoints, without their states, newest first."""
-        return [_metadata(entry) for entry in await self._store.history(session_id, limit, None, self._namespace)]
+        return [_metadata(entry) for entry in await self._store.history(session_id, self._namespace, limit)]
 
     async def delete(self, session_id: str, checkpoint_id: str | None = None) -> None:
         """Delete one checkpoint, or all of the session."""
-        await self._store.delete(session_id, checkpoint_id, self._namespace)
+        await self._store.delete(session_id, self._namespace, checkpoint_id)
 
     async def clear_all(self) -> None:
         """Delete the checkpoints of all flows. Everything else in the store stays."""
-        for session_id in await self._store.list_threads(None, "*"):
-            await self._store.delete(session_id, None, self._namespace)
+        for session_id in await self._store.list_threads():
+            await self._store.delete(session_id, self._namespace)
 
-    async def _loaded(self, entries: builtins.list[Entry]) -> builtins.list[Checkpoint]:
+    async def _loaded(self, session_id: str, entries: builtins.list[Entry]) -> builtins.list[Checkpoint]:
         """The checkpoints of entries, without those that were deleted in the meantime."""
-        turn = asyncio.Semaphore(_AT_ONCE)
-
-        async def read(entry: Entry) -> Stored | None:
-            async with turn:
-                return await self._store.read(entry.thread_id, entry.checkpoint_id, self._namespace)
-
-        found = await asyncio.gather(*map(read, entries))
-        return [_checkpoint(stored) for stored in found if stored is not None]
+        document = self._store.document(session_id, self._namespace)
+        return builtins.list(map(_checkpoint, await document.read_many([entry.checkpoint_id for entry in entries])))
 
 
 _FACTS = tuple(
@@ -117,8 +100,9 @@ _FACTS = tuple(
 )
 
 
-def _checkpoint(stored: Stored) -> Checkpoint:
-    return Checkpoint(metadata=_metadata(stored.entry), state=dict_from(stored))
+def _checkpoint(version: Version) -> Checkpoint:
+    assert version.entry is not None
+    return Checkpoint(metadata=_metadata(version.entry), state=dict(version.fields))
 
 
 def _metadata(entry: Entry) -> CheckpointMetadata:

@@ -9,8 +9,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Protocol
 
 from locus.errors import ConfigurationError
-from locus.memory.model.arguments import checked_limit, checked_seconds
-from locus.memory.runtime.forks import fork_safe_lock
+from locus.threads.blocking import fork_safe_lock
+from locus.threads.limits import checked_limit, checked_seconds
 
 __all__ = ["Checkpoint", "CheckpointMetadata", "InMemoryCheckpointer"]
 
