@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import lru_cache, partial
-from typing import Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from locus.core.protocols import CheckpointerCapabilities
 from locus.errors import CheckpointNotFoundError
@@ -18,6 +18,9 @@ from locus.memory.runtime.portal import PORTAL
 from locus.memory.saver import store_of
 from locus.memory.store import CheckpointStore
 from locus.threads.document import Document, Lists
+
+if TYPE_CHECKING:
+    from locus.memory.item_table import ItemTable
 
 _MOST_DOCUMENTS = 1_024
 _MOST_LOGS = 256
@@ -109,6 +112,12 @@ class ThreadStore:
         if type(thread_id) is not str:
             check_id(thread_id)
         return self._logs(thread_id, namespace)
+
+    def items(self) -> ItemTable:
+        """The items that the store keeps beside its threads. `CapabilityError` if it is not on SQLite or PostgreSQL."""
+        from locus.memory.item_table import ItemTable  # few adapters need it, and it needs much of the SQL backends
+
+        return ItemTable(self._store)
 
     async def entry(self, thread_id: str, namespace: str, checkpoint_id: str | None = None) -> Entry | None:
         """A checkpoint without its payload, by default the latest; None if it is not there."""

@@ -5,23 +5,15 @@ If the destination cannot keep them, the report has a problem, so that their abs
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from typing import TYPE_CHECKING, Any
+from datetime import UTC, datetime
 
 from locus.errors import CapabilityError, ConfigurationError, CorruptCheckpointError
-from locus.memory.backends.postgresql.schema import PostgreSQLFlavour
-from locus.memory.backends.sql.engine import SQLServerEngine
-from locus.memory.backends.sql.flavour import Steps
-from locus.memory.backends.sqlite.engine import SQLiteEngine
-from locus.memory.checkpointer import Checkpointer
+from locus.memory.item_table import Item, ItemTable, Put, namespace_of
 from locus.memory.model.codec import canonical, decode
 from locus.memory.store import CheckpointStore
 from locus.transfer.report import Problem, Report
-
-if TYPE_CHECKING:
-    from locus.integrations.langgraph_store.store import LocusStore
-    from locus.integrations.langgraph_store.table import WholeItem
 
 
 class StoreItems:
@@ -31,41 +23,35 @@ class StoreItems:
         self._store = store
 
     async def count(self) -> int:
-        engine = self._store.engine
-        if not isinstance(engine, SQLiteEngine | SQLServerEngine):
+        try:
+            return await ItemTable(self._store).count()
+        except CapabilityError:
             return 0
-        async with self._store.using():
-            return await engine.carry_out(lambda: _count(engine), writing=False)
 
     async def erase(self, prefix: str, *, dry_run: bool) -> int:
         """Delete the items whose namespaces begin with a prefix, `acme/` or `acme:`, and return how many."""
         if not await self.count():
             return 0
-        from locus.integrations.langgraph_store.items import namespace_of
-
         erased = 0
-        store = _locus_store(self._store)
-        async with aclosing(_pages(store)) as pages:
+        table = ItemTable(self._store)
+        async with aclosing(_pages(table)) as pages:
             async for page in pages:
-                for item in page:
-                    namespace = namespace_of(item.path)
-                    if not _begins_with(namespace, prefix):
-                        continue
-                    erased += 1
-                    if not dry_run:
-                        await store.adelete(namespace, item.key)
+                of_prefix = [Put(item.path, item.key, None) for item in page if _is_below(item, prefix)]
+                erased += len(of_prefix)
+                if not dry_run:
+                    await table.write(_now(), of_prefix)
         return erased
 
     async def copy(self, target: CheckpointStore, report: Report) -> None:
         """Copy all items, and verify them. A dry run only finds out whether that would be possible."""
         try:
-            source, destination = _locus_store(self._store), _locus_store(target)
+            source, destination = ItemTable(self._store), ItemTable(target)
             async with aclosing(_pages(source)) as pages:
                 async for page in pages:
                     report.items += len(page)
                     if not report.dry_run:
                         report.items_moved += await destination.restore(page)
-                        _verify(page, await destination.same_items(page))
+                        _verify(page, await destination.stored(page))
         except CapabilityError:
             report.items = await self.count()
             text = (
@@ -81,41 +67,25 @@ class StoreItems:
             report.problems.append(Problem.of("", error))
 
 
-def _begins_with(namespace: Sequence[str], prefix: str) -> bool:
-    """Whether a namespace belongs to a tenant. `user:42/` means both ("user", "42", …) and ("user:42", …)."""
+def _is_below(item: Item, prefix: str) -> bool:
+    """Whether an item belongs to a tenant. `user:42/` means both ("user", "42", …) and ("user:42", …)."""
+    namespace = namespace_of(item.path)
     slashes, colons = (f"{separator.join(namespace)}{separator}" for separator in "/:")
     return slashes.startswith((prefix, prefix.replace(":", "/"))) or colons.startswith(prefix)
 
 
-def _count(engine: SQLiteEngine | SQLServerEngine[Any]) -> Steps[int]:
-    """Count the items without LangGraph, which need not be installed to copy a store."""
-    table = engine.sql.table("store")
-    if isinstance(engine.sql, PostgreSQLFlavour):
-        tables = yield "SELECT 1 FROM pg_class WHERE oid = to_regclass(?)", (table,)
-    elif isinstance(engine, SQLiteEngine):
-        tables = yield "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?", (table,)
-    else:
-        return 0
-    if not tables:
-        return 0
-    ((count,),) = yield f"SELECT count(*) FROM {table}", ()
-    return int(count)
-
-
-def _locus_store(store: CheckpointStore) -> LocusStore:
-    from locus.integrations.langgraph_store import LocusStore
-
-    return LocusStore(Checkpointer(store))
-
-
-async def _pages(store: LocusStore) -> AsyncGenerator[list[WholeItem], None]:
-    after: WholeItem | None = None
-    while page := await store.whole_items(after):
+async def _pages(table: ItemTable) -> AsyncGenerator[list[Item], None]:
+    last: Item | None = None
+    while page := await table.following(last, _now()):
         yield page
-        after = page[-1]
+        last = page[-1]
 
 
-def _verify(items: list[WholeItem], copies: list[WholeItem | None]) -> None:
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
+def _verify(items: list[Item], copies: list[Item | None]) -> None:
     for item, copied in zip(items, copies, strict=True):
         if copied is not None and copied.is_later_than(item):
             continue  # the item was changed or read at the destination since
@@ -125,5 +95,5 @@ def _verify(items: list[WholeItem], copies: list[WholeItem | None]) -> None:
             )
 
 
-def _comparable(item: WholeItem) -> tuple[object, ...]:
+def _comparable(item: Item) -> tuple[object, ...]:
     return *item[:2], canonical(decode(item.value)), *item[3:]

@@ -112,6 +112,9 @@ class AnotherServer(PostgreSQLFlavour):
         name = self.format.strip('"')
         return f"SELECT 'UTF8', EXISTS (SELECT 1 FROM information_schema.tables WHERE {condition})", (name,)
 
+    def has_table(self, table: str) -> tuple[str, Sequence[Any]]:
+        return "SELECT 1 FROM information_schema.tables WHERE table_name = ?", (table.strip('"'),)
+
     def schema_exists(self) -> tuple[str, Sequence[Any]]:
         return "SELECT 1 FROM information_schema.schemata WHERE schema_name = ?", (self.schema_name,)
 

@@ -27,7 +27,6 @@ from locus.errors import (
     SerializationError,
     UnsupportedFormatError,
 )
-from locus.integrations.langgraph_store import store as store_module
 from locus.integrations.langgraph_store.store import LocusStore
 from locus.memory.backends import PostgreSQLBackend, sqlite_checkpointer
 from locus.testing.stores import DurableTestStore
@@ -140,8 +139,7 @@ FILTERS: list[tuple[dict[str, Any], list[str]]] = [
 
 @pytest.mark.parametrize("portion", [500, 2])
 async def test_filters(store: LocusStore, portion: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(store_module, "BATCH", portion)
-    monkeypatch.setattr("locus.integrations.langgraph_store.table.BATCH", portion)
+    monkeypatch.setattr("locus.memory.item_table.BATCH", portion)
     values: dict[str, dict[str, Any]] = {
         "a": {"kind": "book", "year": 1990, "nested": {"deep": {"x": 1, "y": [1, 2]}}, "tags": ["x", "y"]},
         "b": {"kind": "book", "year": 2000, "flag": True},

@@ -31,7 +31,7 @@ from string import Template
 from typing import Any, ClassVar
 
 from locus.errors import ConfigurationError
-from locus.memory.backends.sql.flavour import PackingFlavour
+from locus.memory.backends.sql.flavour import ItemFlavour, PackingFlavour
 from locus.memory.backends.sql.schema import WRITE_COLUMNS, checked_name, read_migrations, read_script, statements_in
 from locus.memory.model.codec import Dialect
 
@@ -57,14 +57,15 @@ def numbered(statement: str) -> str:
     return re.sub(r"'[^']*'|\?", lambda found: found[0] if found[0] != "?" else f"${next(numbers)}", statement)
 
 
-class PostgreSQLFlavour(PackingFlavour):
+class PostgreSQLFlavour(PackingFlavour, ItemFlavour):
     """The SQL of PostgreSQL: jsonb columns, and ids as text in the order of code points.
 
     A text column holds no NUL, so ids have `\\x01\\x01` in its place, and `\\x01\\x02` for the character 1.
 
     A subclass serves another server that speaks PostgreSQL's language, or other tables. It overrides `migrations`, and
     what only PostgreSQL has: `lock_if_free`, `row_address`, `waits_for_standby`, `patience`, `migration_lock`,
-    `tables_exist` and `schema_exists`. No other statement needs PostgreSQL itself, except those of `locus doctor`.
+    `tables_exist`, `has_table` and `schema_exists`. No other statement needs PostgreSQL itself, except those
+    of `locus doctor`.
     """
 
     dialect = JSONB
@@ -112,6 +113,16 @@ class PostgreSQLFlavour(PackingFlavour):
     def tables_exist(self) -> tuple[str, Sequence[Any]]:
         """A statement that returns the encoding of the database, and whether these tables exist."""
         return "SELECT current_setting('server_encoding'), to_regclass(?) IS NOT NULL", (self.format,)
+
+    def has_table(self, table: str) -> tuple[str, Sequence[Any]]:
+        # `to_regclass` alone may not see yet what another connection has created while this one waited.
+        return "SELECT 1 FROM pg_class WHERE oid = to_regclass(?)", (table,)
+
+    def item_tables(self) -> tuple[str, ...]:
+        return self.migration(read_script(_PACKAGE, "items.sql"))
+
+    def contains(self, column: str) -> str:
+        return f"{column} @> ?::jsonb"
 
     def schema_exists(self) -> tuple[str, Sequence[Any]]:
         """A statement that returns a row if the schema of these tables exists."""

@@ -85,6 +85,8 @@ class SQLEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies, E
     _threads: SQLThreads
     reads_at_once: ClassVar[bool] = False
     """True if all steps of any `_read` see the same instant."""
+    creates_tables = True
+    """False if an administrator makes all tables."""
 
     @abstractmethod
     async def _read(self, operation: Operation[T], *, at_once: bool = False) -> T:
@@ -282,7 +284,6 @@ class SQLServerEngine(SQLEngine, Generic[C]):
     `retry_seconds` is the time to try to replace a lost connection, `first_seconds` that to get the first connection.
     """
 
-    creates_tables = True
     has_several_hosts = False
     """True if another server may take writes when this one does not any more.
 

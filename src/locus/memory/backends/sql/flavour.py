@@ -12,6 +12,7 @@ a person can read.
 from __future__ import annotations
 
 import zlib
+from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Generator, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import islice
@@ -401,3 +402,26 @@ class PackingFlavour(Flavour):
     def read_write(self, columns: Sequence[Any]) -> str:
         value, data = columns
         return self.read_json(value) if data is None else unpacked(data)
+
+
+class ItemFlavour(Flavour, ABC):
+    """The SQL of a database that keeps items beside its threads (`locus.memory.item_table`)."""
+
+    @abstractmethod
+    def item_tables(self) -> tuple[str, ...]:
+        """The statements that create the tables of items."""
+
+    @abstractmethod
+    def has_table(self, table: str) -> tuple[str, Sequence[Any]]:
+        """A statement that returns a row if a table, named as `table` does, exists."""
+
+    def migration_lock(self) -> tuple[str, Sequence[Any]] | None:
+        """A statement after which no other transaction creates or migrates tables until this one ends.
+
+        None if every transaction that writes has such a lock.
+        """
+        return None
+
+    def contains(self, column: str) -> str:
+        """A condition that a JSON column contains the object `?`; "" if the database cannot tell."""
+        return ""

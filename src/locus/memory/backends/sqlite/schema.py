@@ -25,25 +25,33 @@ from datetime import UTC, datetime
 from typing import Any
 
 from locus.errors import CorruptCheckpointError
-from locus.memory.backends.sql.flavour import Flavour, packed, unpacked
+from locus.memory.backends.sql.flavour import ItemFlavour, packed, unpacked
 from locus.memory.backends.sql.schema import (
     RUN_INFO,
     WRITE_COLUMNS,
     WRITE_KEY,
     CheckpointRow,
     read_migrations,
+    read_script,
     statements_in,
 )
 from locus.memory.model.codec import check_sum, checksum, run_checksum
 from locus.memory.model.formats import check_format, oldest
 from locus.memory.model.records import Entry, Run
 
-MIGRATIONS = tuple(statements_in(script) for script in read_migrations("locus.memory.backends.sqlite"))
+_PACKAGE = "locus.memory.backends.sqlite"
+MIGRATIONS = tuple(statements_in(script) for script in read_migrations(_PACKAGE))
 
 
-class SQLiteFlavour(Flavour):
+class SQLiteFlavour(ItemFlavour):
     lock = ""  # a writing transaction locks the whole file
     checksums = True
+
+    def item_tables(self) -> tuple[str, ...]:
+        return statements_in(read_script(_PACKAGE, "items.sql"), prefix=self.prefix)
+
+    def has_table(self, table: str) -> tuple[str, Sequence[Any]]:
+        return "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?", (table,)
 
     def pairs(self, count: int) -> str:
         return f"(VALUES {', '.join(['(?, ?)'] * count)})"
