@@ -45,7 +45,7 @@ _DECODED: Final = 2.2
 
 def weight_of_runs(runs: Iterable[Run]) -> int:
     """About how many bytes runs take as texts."""
-    return sum(getsizeof(run.items) + _RUN_WEIGHT for run in runs)
+    return sum([getsizeof(run.items) + _RUN_WEIGHT for run in runs])
 
 
 def weight_of_trace(trace: Trace) -> int:

@@ -12,6 +12,8 @@ Whoever writes an adapter needs this package, `locus.errors`, and nothing else o
 - `ThreadStore` is a store that is open: it lists, copies and deletes threads, and gives out their documents and logs.
   `AsyncStoreUser`, `BlockingStoreUser` and `BothWaysStoreUser` are base classes for what a user opens by name.
 - `Document` is one namespace of a thread as lists and fields. Each save is a checkpoint, and stores what is new in it.
+- `EncodedDocument` is a document whose lists the caller encodes and recognises itself. `EncodedList`, `EncodedVersion`,
+  `ReadVersion` and `ItemDecoder` belong to it.
 - `ItemLog` is a list that many writers append to, without anyone reading it first.
 - `SessionPoint` and the functions beside it tell the history of a session, and which sessions there are.
 - `locus.threads.ids`, `.json`, `.limits` and `.blocking` are what adapters need beside that.
@@ -21,7 +23,20 @@ from locus.core.frozen import freeze
 from locus.memory.item_log import Addition, ItemLog, LogPoint, LogView, notes_in
 from locus.memory.model.parts import ItemPage
 from locus.memory.model.records import ANY, CheckpointKey, Entry, NewestThreads, Unset, Write
+from locus.memory.store import SPECIAL_CHANNELS
 from locus.threads.document import Change, Document, Kept, Version
+from locus.threads.encoded import (
+    DecodedList,
+    EncodedDocument,
+    EncodedList,
+    EncodedVersion,
+    ItemDecoder,
+    Path,
+    ReadVersion,
+    VersionWithWrites,
+    fingerprint,
+    is_small,
+)
 from locus.threads.points import (
     SessionPoint,
     metadata_of,
@@ -35,27 +50,38 @@ from locus.threads.store import AsyncStoreUser, BlockingStoreUser, BothWaysStore
 
 __all__ = [
     "ANY",
+    "SPECIAL_CHANNELS",
     "Addition",
     "AsyncStoreUser",
     "BlockingStoreUser",
     "BothWaysStoreUser",
     "Change",
     "CheckpointKey",
+    "DecodedList",
     "Document",
+    "EncodedDocument",
+    "EncodedList",
+    "EncodedVersion",
     "Entry",
+    "ItemDecoder",
     "ItemLog",
     "ItemPage",
     "Kept",
     "LogPoint",
     "LogView",
     "NewestThreads",
+    "Path",
+    "ReadVersion",
     "SessionPoint",
     "StoreUser",
     "ThreadStore",
     "Unset",
     "Version",
+    "VersionWithWrites",
     "Write",
+    "fingerprint",
     "freeze",
+    "is_small",
     "metadata_of",
     "notes_in",
     "readable",

@@ -18,6 +18,7 @@ from locus.memory.runtime.portal import PORTAL
 from locus.memory.saver import store_of
 from locus.memory.store import CheckpointStore
 from locus.threads.document import Document, Lists
+from locus.threads.encoded import EncodedDocument, VersionWithWrites, read_versions
 
 if TYPE_CHECKING:
     from locus.memory.item_table import ItemTable
@@ -40,6 +41,7 @@ class ThreadStore:
         self._lender = lender
         self._is_closed = False
         self._documents = lru_cache(maxsize=_MOST_DOCUMENTS)(partial(Document, store))
+        self._encoded = lru_cache(maxsize=_MOST_DOCUMENTS)(partial(EncodedDocument, store))
         self._logs = lru_cache(maxsize=_MOST_LOGS)(partial(ItemLog, store))
 
     @classmethod
@@ -66,6 +68,7 @@ class ThreadStore:
         """End the use, and close the store if it was opened here by name. A later call opens it again."""
         self._is_closed = True
         self._documents.cache_clear()
+        self._encoded.cache_clear()
         self._logs.cache_clear()
         if self._is_owner:
             await self._store.close()
@@ -101,11 +104,25 @@ class ThreadStore:
         async with self._store.using() as engine:  # some know it only once they are connected
             return engine.keeps_runs
 
+    async def sorts_keys(self) -> bool:
+        """Whether the database gives the keys of objects back in another order.
+
+        Then the text of an item, by which it is recognised, is the one with sorted keys (`encode(…, sort_keys=True)`).
+        """
+        async with self._store.using() as engine:  # some know it only once they are connected
+            return not engine.dialect.exact
+
     def document(self, thread_id: str, namespace: str, lists: Lists = ()) -> Document:
         """A namespace of a thread as lists and fields. The same call gives the same handle, while it is remembered."""
         if type(thread_id) is not str:
             check_id(thread_id)  # what cannot be hashed is refused here, everything else by the handle
         return self._documents(thread_id, namespace, lists)
+
+    def encoded_document(self, thread_id: str, namespace: str) -> EncodedDocument:
+        """A namespace of a thread as fields whose lists the caller encodes (see `locus.threads.encoded`)."""
+        if type(thread_id) is not str:
+            check_id(thread_id)
+        return self._encoded(thread_id, namespace)
 
     def log(self, thread_id: str, namespace: str) -> ItemLog:
         """A namespace of a thread as a log. The same call gives the same handle, while it is remembered."""
@@ -136,6 +153,13 @@ class ThreadStore:
         check_ids(thread_id, None, namespace or "")
         async with self._store.using() as engine:
             return await engine.history(thread_id, namespace, checked_limit(limit, None), before.seq)
+
+    async def read_versions(self, entries: Sequence[Entry]) -> list[VersionWithWrites]:
+        """Those of these checkpoints that still exist, with their pending writes, in the same order.
+
+        What neighbours in the history of a thread share is read once, if the store can do that.
+        """
+        return await read_versions(self._store, entries)
 
     async def not_found(self, thread_id: str, namespace: str, checkpoint_id: str) -> CheckpointNotFoundError:
         """The error for a checkpoint that is not there. It says if the thread is in another namespace."""
@@ -211,6 +235,13 @@ class ThreadStore:
         One that was saved again under the same id since stays.
         """
         return await self._store.delete_found(thread_id, namespace, {entry.seq: entry.rev for entry in entries})
+
+    async def confirm_deletions(self, thread_id: str | None = None) -> None:
+        """Wait until earlier deletions from a thread, or from all threads, cannot come undone in a failover.
+
+        A deletion that finds nothing to delete needs this: an earlier one may have removed it.
+        """
+        await self._store.confirm_deletions(thread_id)
 
     async def put_writes(
         self,

@@ -9,8 +9,9 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from locus.integrations.langgraph.classes import typed_codec
-from locus.integrations.langgraph.payloads import SharedItems, checkpoint_of, is_langgraph, loaded_lists, namespace_of
+from locus.integrations.langgraph.payloads import checkpoint_of, is_langgraph, loaded_lists, namespace_of
 from locus.memory.model.codec import decode
+from locus.threads import ItemDecoder, ReadVersion
 from locus.transfer.sources.langgraph_values import ValueReader
 from tests.fuzz.judge import expects
 from tests.fuzz.targets.payloads import stored_from
@@ -45,12 +46,12 @@ def _size(value: Any) -> int:
 
 
 def _checkpoint(data: bytes) -> int:
-    stored = stored_from(data)
-    is_langgraph(stored)
-    namespace_of(stored)
-    found = checkpoint_of(stored, _CODEC, SharedItems(_CODEC))
-    loaded_lists(stored, found)
-    some = checkpoint_of(stored, _CODEC, SharedItems(_CODEC), ("messages",))
+    version = ReadVersion(stored_from(data))
+    is_langgraph(version)
+    namespace_of(version)
+    found = checkpoint_of(version, _CODEC, ItemDecoder(_CODEC.decode))
+    loaded_lists(version, found)
+    some = checkpoint_of(version, _CODEC, ItemDecoder(_CODEC.decode), ("messages",))
     return _size(found) + _size(some)
 
 

@@ -20,10 +20,11 @@ from locus.errors import CorruptCheckpointError, SerializationError
 from locus.integrations.langgraph import LocusSaver
 from locus.integrations.langgraph.classes import typed_codec
 from locus.integrations.langgraph.codec import TypedCodec
-from locus.integrations.langgraph.payloads import SharedItems, checkpoint_of
+from locus.integrations.langgraph.payloads import checkpoint_of
 from locus.integrations.langgraph.read import LONG_PATH
 from locus.memory.model.codec import decode, encode
 from locus.memory.model.records import Entry, Stored, Write
+from locus.threads import ItemDecoder, ReadVersion
 
 PRIME = 2**61 - 1
 """Integers that are equal modulo this number have the same hash in Python."""
@@ -353,7 +354,7 @@ def test_a_damaged_checkpoint_is_an_error(codec: TypedCodec, head: dict[str, Any
     entry = Entry("t", "", "c", None, 1, "r", datetime.now(UTC), "{}")
     for channels in (None, {"a"}):
         with pytest.raises(CorruptCheckpointError, match="is damaged"):
-            checkpoint_of(Stored(entry, encode(head), "[]"), codec, SharedItems(codec), channels)
+            checkpoint_of(ReadVersion(Stored(entry, encode(head), "[]")), codec, ItemDecoder(codec.decode), channels)
 
 
 def test_a_damaged_pending_write_is_an_error() -> None:

@@ -26,7 +26,8 @@ from operator import eq
 from typing import Any
 
 from locus.errors import ConfigurationError, CorruptCheckpointError, SerializationError
-from locus.memory.model.codec import canonical, path_text
+from locus.threads import DecodedList
+from locus.threads.json import canonical, path_text
 
 TAG = "$type"
 
@@ -41,6 +42,7 @@ integers of one hash. A class of the user may have a poor `__hash__`, so some ar
 
 _PLAIN = frozenset({str, int, bool, type(None)})
 _ALWAYS = _PLAIN | {float, list, dict}
+_TEXT = frozenset({str})
 
 
 MOST_NAMED = 20
@@ -106,10 +108,6 @@ class RefusedTypeError(RefusedError):
 
     def error(self, path: tuple[str | int, ...]) -> Exception:
         return NotAllowedError(path_text((*path, *reversed(self.path))), [self._name], loading=self._loading)
-
-
-class ReadList(list[Any]):
-    """Items that have been decoded already."""
 
 
 class TypedCodec:
@@ -236,7 +234,7 @@ class TypedCodec:
         return written
 
     def _write_dict(self, value: dict[Any, Any]) -> dict[str, Any]:
-        if TAG not in value and all(type(key) is str for key in value):
+        if TAG not in value and _TEXT.issuperset(map(type, value)):
             return self.write_fields(value)
         return {TAG: "dict", **self.write_pairs(value)}
 
@@ -264,7 +262,7 @@ class TypedCodec:
         return value
 
     def read_all(self, values: Iterable[Any]) -> list[Any]:
-        if type(values) is ReadList:
+        if type(values) is DecodedList:
             return list(values)
         if type(values) is not list:
             raise TypeError(f"a list was expected, not {type(values).__name__}")

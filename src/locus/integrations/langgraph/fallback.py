@@ -36,8 +36,7 @@ from locus.errors import (
 )
 from locus.integrations.langgraph.payloads import stored_namespace
 from locus.integrations.langgraph.read import config_of
-from locus.memory.model.records import ANY, Unset
-from locus.memory.store import SPECIAL_CHANNELS, CheckpointStore
+from locus.threads import ANY, SPECIAL_CHANNELS, ThreadStore, Unset
 
 T = TypeVar("T")
 
@@ -61,14 +60,12 @@ class Key(NamedTuple):
 
     @property
     def here(self) -> tuple[str, str]:
-        """The id and the namespace under which it is stored here."""
-        return self.checkpoint_id, stored_namespace(self.namespace)
+        """The namespace and the id under which it is stored here."""
+        return stored_namespace(self.namespace), self.checkpoint_id
 
 
 class Receiver(Protocol):
     """What threads are brought to: a `LocusSaver`."""
-
-    store: CheckpointStore
 
     async def loaded(self, thread_id: str, namespace: str, checkpoint_id: str) -> CheckpointTuple | None:
         """A checkpoint that is here. The namespace is named as it is stored."""
@@ -199,11 +196,12 @@ def key_of(found: CheckpointTuple) -> Key:
 
 
 class BringOver:
-    """Brings threads from a fallback to a receiver."""
+    """Brings threads from a fallback to a receiver, which keeps them in a store."""
 
-    def __init__(self, fallback: Fallback, receiver: Receiver) -> None:
+    def __init__(self, fallback: Fallback, receiver: Receiver, store: ThreadStore) -> None:
         self.fallback = fallback
         self._receiver = receiver
+        self._store = store
 
     async def at_touch(self, thread_id: str, namespace: str) -> None:
         """Bring a thread over unless the fallback's latest checkpoint in the namespace is here."""
@@ -211,18 +209,18 @@ class BringOver:
         if latest is None:
             return
         key = key_of(latest)
-        if await self._receiver.store.entry(thread_id, *key.here) is None:
+        if await self._store.entry(thread_id, *key.here) is None:
             await self.whole(thread_id)
         else:
             await self._mend_order(thread_id, *key.here)
             await self._add_writes(thread_id, latest)
 
-    async def _mend_order(self, thread_id: str, checkpoint_id: str, namespace: str) -> None:
+    async def _mend_order(self, thread_id: str, namespace: str, checkpoint_id: str) -> None:
         """Let a thread continue from its later line, if a worker was killed before it had seen to that."""
-        entry = await self._receiver.store.entry(thread_id, None, namespace)
+        entry = await self._store.entry(thread_id, namespace)
         if entry is None or entry.checkpoint_id != checkpoint_id:
             return
-        entries = await self._receiver.store.history(thread_id, None, None, namespace)
+        entries = await self._store.history(thread_id, namespace)
         later = max(entry.checkpoint_id for entry in entries)
         if later > checkpoint_id:
             await self._keep_latest(thread_id, namespace, later, checkpoint_id)
@@ -230,8 +228,8 @@ class BringOver:
     async def whole(self, thread_id: str) -> int:
         """Bring over all checkpoints of a thread that are not here, and return how many."""
         keys = await self.fallback.keys(thread_id)
-        entries = await self._receiver.store.history(thread_id, None, None, None)
-        present = {(entry.checkpoint_id, entry.namespace) for entry in entries}
+        entries = await self._store.history(thread_id, None)
+        present = {(entry.namespace, entry.checkpoint_id) for entry in entries}
         latest = {entry.namespace: entry.checkpoint_id for entry in reversed(entries)}
         missing = [key for key in keys if key.here not in present]
         self._warn_of_forks(keys, missing, latest)
@@ -243,7 +241,7 @@ class BringOver:
                 continue
             await self._put_writes(found)
             await self._receiver.receive(found, created_at=_moment(found))
-            brought[key.here[1]] = key.checkpoint_id
+            brought[key.here[0]] = key.checkpoint_id
             count += 1
         for namespace, newest in brought.items():
             if namespace in latest and latest[namespace] > newest:
@@ -257,8 +255,8 @@ class BringOver:
     def _warn_of_forks(keys: Collection[Key], missing: Collection[Key], latest: Mapping[str, str]) -> None:
         """Log it, before anything is saved, if a thread has gone on at both savers."""
         there = {key.here for key in keys}
-        namespaces = {key.here[1] for key in missing} & latest.keys()
-        if any((latest[namespace], namespace) not in there for namespace in namespaces):
+        namespaces = {key.here[0] for key in missing} & latest.keys()
+        if any((namespace, latest[namespace]) not in there for namespace in namespaces):
             _log.warning(
                 "a thread has gone on in the fallback and here: both lines are in its history, and it continues from "
                 "the later one"
@@ -285,9 +283,7 @@ class BringOver:
         tasks = _tasks(found)
         if not tasks:
             return
-        checkpoint_id, namespace = key_of(found).here
-        store = self._receiver.store
-        there = await store.get_writes(thread_id, checkpoint_id, task_id=None, namespace=namespace)
+        there = await self._store.get_writes(thread_id, *key_of(found).here)
         known = {(write.task_id, write.channel) for write in there}
         for task in tasks:
             if any((task.task_id, channel) not in known for channel, _ in task.writes):

@@ -19,11 +19,8 @@ from uuid import UUID
 from pydantic import BaseModel
 
 from locus.integrations.langgraph.codec import TypedCodec
-from locus.memory.model.codec import encode
-from locus.memory.model.digests import fingerprint
-from locus.memory.model.plan import EncodedList
-
-Path = tuple[str, ...]
+from locus.threads import EncodedList, Path, fingerprint
+from locus.threads.json import encode
 
 NEWEST = 128
 """How many of the newest items of a list are compared by content."""

@@ -7,10 +7,7 @@ in between.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Mapping, Sequence
-from itertools import groupby
-from operator import itemgetter
 from typing import Any
 
 from langchain_core.runnables import RunnableConfig
@@ -20,28 +17,20 @@ from locus.errors import CorruptCheckpointError
 from locus.integrations.langgraph.codec import TAG, NotAllowedError, TypedCodec
 from locus.integrations.langgraph.payloads import (
     VALUES,
-    SharedItems,
     checkpoint_of,
     is_langgraph,
     namespace_of,
     stored_namespace,
 )
-from locus.memory.engine import Exports, FindsMetadata
-from locus.memory.model.arguments import UNLIMITED
-from locus.memory.model.codec import decode
-from locus.memory.model.ids import MAX_ID_LENGTH, check_ids, digest
-from locus.memory.model.manifest import by_branch
-from locus.memory.model.records import Entry, Stored, Write
-from locus.memory.model.warm import TEXTS
-from locus.memory.store import CheckpointStore
+from locus.threads import Entry, ItemDecoder, ThreadStore, VersionWithWrites, Write
+from locus.threads.ids import MAX_ID_LENGTH, check_ids, digest
+from locus.threads.json import decode
+from locus.threads.limits import UNLIMITED
 
-AT_ONCE = 8
-"""How many checkpoints are read at the same time, if they are not exported together."""
 LONG_PATH = "write"
 """The tag of a value whose task path is too long to be stored as one."""
 
 PendingWrites = list[tuple[str, str, Any]]
-StoredWithWrites = tuple[Stored, list[Write]]
 
 
 def config_of(thread_id: str, namespace: str, checkpoint_id: str) -> RunnableConfig:
@@ -60,81 +49,41 @@ def stored_value(value: Any, task_path: str) -> Any:
 class Reader:
     """Reads from one store."""
 
-    def __init__(self, store: CheckpointStore, codec: TypedCodec) -> None:
+    def __init__(self, store: ThreadStore, codec: TypedCodec) -> None:
         self.store = store
         self.codec = codec
 
-    async def one(self, thread_id: str, namespace: str, checkpoint_id: str | None) -> StoredWithWrites | None:
+    def decoder(self) -> ItemDecoder:
+        """Decodes what is read of one thread."""
+        return ItemDecoder(self.codec.decode)
+
+    async def one(self, thread_id: str, namespace: str, checkpoint_id: str | None) -> VersionWithWrites | None:
         """This checkpoint, or the latest."""
-        loaded = await self.store.load(thread_id, checkpoint_id, namespace, TEXTS)
-        return None if loaded is None else (loaded.value, await self._writes(loaded.value.entry))
+        return await self.store.encoded_document(thread_id, namespace).read_with_writes(checkpoint_id)
 
-    async def _writes(self, entry: Entry) -> list[Write]:
-        key = (entry.thread_id, entry.checkpoint_id)
-        return await self.store.get_writes(*key, task_id=None, namespace=entry.namespace)
-
-    async def many(self, entries: Sequence[Entry]) -> list[StoredWithWrites]:
+    async def many(self, entries: Sequence[Entry]) -> list[VersionWithWrites]:
         """Those of these checkpoints that still exist and are LangGraph's, in the same order."""
-        found: dict[tuple[str, str, str], StoredWithWrites] = {}
-        for thread_id, some in groupby(entries, key=lambda entry: entry.thread_id):
-            for stored, writes in await self._of_thread(thread_id, list(some)):
-                found[_key_of(stored.entry)] = (stored, writes)
-        return [found[key] for key in map(_key_of, entries) if key in found and is_langgraph(found[key][0])]
+        return [found for found in await self.store.read_versions(entries) if is_langgraph(found.version)]
 
-    async def _of_thread(self, thread_id: str, entries: list[Entry]) -> list[StoredWithWrites]:
-        low, high = min(entry.seq for entry in entries), max(entry.seq for entry in entries)
-        if self.store.engine.offers(Exports) and high - low < 4 * len(entries):
-            return await self._exported(thread_id, low, high - low + 1)
-        found: list[StoredWithWrites | None] = []
-        for start in range(0, len(entries), AT_ONCE):
-            part = entries[start : start + AT_ONCE]
-            found += await asyncio.gather(*(self.one(thread_id, e.namespace, e.checkpoint_id) for e in part))
-        return [pair for pair in found if pair is not None]
-
-    async def _exported(self, thread_id: str, seq: int, count: int) -> list[StoredWithWrites]:
-        """`count` checkpoints from a number on. They share most of their items, which are read once."""
-        async with self.store.using() as engine:
-            assert isinstance(engine, Exports)
-            pages = [await engine.export(thread_id, seq - 1, count, {})]
-            # A server decides what it sends: a page with nothing on it is the last one, whatever it says.
-            while (
-                pages[-1].more
-                and pages[-1].checkpoints
-                and (found := sum(len(page.checkpoints) for page in pages)) < count
-            ):
-                known = {run.branch: run.number for page in pages for run in sorted(page.runs, key=itemgetter(1))}
-                after = pages[-1].checkpoints[-1].entry.seq
-                pages.append(await engine.export(thread_id, after, count - found, known))
-        runs = by_branch(run for page in pages for run in page.runs)
-        return [
-            (
-                Stored(row.entry, row.head, row.manifest, runs, row.passed),
-                page.writes.get((row.entry.namespace, row.entry.checkpoint_id), []),
-            )
-            for page in pages
-            for row in page.checkpoints
-        ]
-
-    def tuple_of(self, found: StoredWithWrites, shared: SharedItems | None = None) -> CheckpointTuple:
+    def tuple_of(self, found: VersionWithWrites, decoder: ItemDecoder | None = None) -> CheckpointTuple:
         try:
-            return self._tuple_of(found, shared)
+            return self._tuple_of(found, decoder or self.decoder())
         except NotAllowedError as error:
-            raise error.naming(self._unknown(*found)) from None
+            raise error.naming(self._unknown(found)) from None
 
-    def _unknown(self, stored: Stored, writes: Iterable[Write]) -> Iterator[str]:
+    def _unknown(self, found: VersionWithWrites) -> Iterator[str]:
         """The types of a checkpoint that are not allowed, as far as they can be found out."""
-        runs = (run.items for some in stored.runs.values() for run in some)
-        texts = (stored.head, *runs, stored.entry.metadata, *(write.value for write in writes))
-        for text in texts:
-            yield from (name for name in self.codec.unknown(decode(text)) if name != LONG_PATH)
+        texts = (found.version.entry.metadata, *(write.value for write in found.writes))
+        for value in (found.version.content(), *map(decode, texts)):
+            yield from (name for name in self.codec.unknown(value) if name != LONG_PATH)
 
-    def _tuple_of(self, found: StoredWithWrites, shared: SharedItems | None) -> CheckpointTuple:
-        stored, writes = found
-        entry, namespace = stored.entry, namespace_of(stored)
+    def _tuple_of(self, found: VersionWithWrites, decoder: ItemDecoder) -> CheckpointTuple:
+        version, writes = found
+        entry, namespace = version.entry, namespace_of(version)
         parent = entry.parent_id
         return CheckpointTuple(
             config=config_of(entry.thread_id, namespace, entry.checkpoint_id),
-            checkpoint=checkpoint_of(stored, self.codec, shared or SharedItems(self.codec)),
+            checkpoint=checkpoint_of(version, self.codec, decoder),
             metadata=self.metadata_of(entry),
             parent_config=None if parent is None else config_of(entry.thread_id, namespace, parent),
             pending_writes=self.pending(writes),
@@ -202,7 +151,8 @@ class Listing:
         self._before = before
         self._left = UNLIMITED if limit is None else max(0, limit)
         self._size = FIRST if limit is None else MOST
-        self._before_seq: int | None = None
+        self._last: Entry | None = None
+        """Where the next page begins: behind this one."""
         self._waiting: list[Entry] = []
         self._ended = False
         self._seen: set[tuple[str, str, str]] = set()
@@ -217,13 +167,9 @@ class Listing:
             found = await self._reader.many(part)
             self._left -= len(found)
             if found:
-                shared: dict[str, SharedItems] = {}
-                return [self._tuple_of(one, shared) for one in found]
+                decoders = {one.version.entry.thread_id: self._reader.decoder() for one in found}
+                return [self._reader.tuple_of(one, decoders[one.version.entry.thread_id]) for one in found]
         return []
-
-    def _tuple_of(self, found: StoredWithWrites, shared: dict[str, SharedItems]) -> CheckpointTuple:
-        items = shared.setdefault(found[0].entry.thread_id, SharedItems(self._reader.codec))
-        return self._reader.tuple_of(found, items)
 
     async def _page(self, count: int) -> list[Entry]:
         """The next entries to filter."""
@@ -231,32 +177,31 @@ class Listing:
             return await self._page_of_all()
         if self._checkpoint_id is not None and self._namespace is not None:
             self._ended = True
-            entry = await self._reader.store.entry(self._thread_id, self._checkpoint_id, self._namespace)
+            entry = await self._reader.store.entry(self._thread_id, self._namespace, self._checkpoint_id)
             return [] if entry is None else [entry]
         await self._find_start(self._thread_id)
         size = PAGE if self._where or self._before or self._checkpoint_id else count
-        async with self._reader.store.using() as engine:
-            entries = await engine.history(self._thread_id, self._namespace, size, self._before_seq)
+        entries = await self._reader.store.history(self._thread_id, self._namespace, size, self._last)
         self._ended = len(entries) < size
-        self._before_seq = entries[-1].seq if entries else None
+        self._last = entries[-1] if entries else None
         return entries
 
     async def _find_start(self, thread_id: str) -> None:
-        if self._before is None or self._before_seq is not None or self._namespace is None:
+        if self._before is None or self._last is not None or self._namespace is None:
             return
-        entry = await self._reader.store.entry(thread_id, self._before, self._namespace)
+        entry = await self._reader.store.entry(thread_id, self._namespace, self._before)
         if entry is not None:
-            self._before, self._before_seq = None, entry.seq
+            self._before, self._last = None, entry
 
     async def _page_of_all(self) -> list[Entry]:
         """Entries of all threads. If the store can find metadata and the filter has a text, only entries with that."""
         store = self._reader.store
         text = next((item for item in self._where.items() if isinstance(item[1], str)), None)
-        if text is not None and isinstance(store.engine, FindsMetadata):
+        if text is not None and store.capabilities.metadata_query:
             self._ended = True
-            return await store.find(*text, None)
+            return await store.find(*text)
         size = PAGE * (1 + len(self._seen)) if not self._where else None
-        entries = await store.recent(size)
+        entries = await store.newest_checkpoints(size)
         self._ended = size is None or len(entries) < size
         fresh = [entry for entry in entries if _key_of(entry) not in self._seen]
         self._seen.update(map(_key_of, fresh))
@@ -289,9 +234,10 @@ class Ancestors:
         self._reader = reader
         self._target = entry
         self._known: dict[str, Entry] = {}
-        self._before_seq: int | None = entry.seq
+        self._last: Entry | None = entry
+        """Where the next page of entries begins: behind this one."""
 
-    async def read(self) -> AsyncIterator[StoredWithWrites]:
+    async def read(self) -> AsyncIterator[VersionWithWrites]:
         at, passed = self._target.parent_id, {self._target.checkpoint_id}
         part: list[Entry] = []
         while at is not None and at not in passed:
@@ -311,15 +257,14 @@ class Ancestors:
     async def _entry(self, checkpoint_id: str) -> Entry | None:
         """The entry of an ancestor. Most ancestors directly precede a checkpoint, so entries are read in pages."""
         namespace = self._target.namespace
-        while checkpoint_id not in self._known and self._before_seq is not None:
-            async with self._reader.store.using() as engine:
-                page = await engine.history(self._target.thread_id, namespace, HISTORY_PAGE, self._before_seq)
+        while checkpoint_id not in self._known and self._last is not None:
+            page = await self._reader.store.history(self._target.thread_id, namespace, HISTORY_PAGE, self._last)
             self._known |= {entry.checkpoint_id: entry for entry in page}
-            self._before_seq = page[-1].seq if len(page) == HISTORY_PAGE else None
+            self._last = page[-1] if len(page) == HISTORY_PAGE else None
         if checkpoint_id in self._known:
             return self._known[checkpoint_id]
         # A checkpoint that was put again is newer than its children.
-        return await self._reader.store.entry(self._target.thread_id, checkpoint_id, namespace)
+        return await self._reader.store.entry(self._target.thread_id, namespace, checkpoint_id)
 
 
 async def channel_history(reader: Reader, entry: Entry, channels: Sequence[str]) -> dict[str, DeltaChannelHistory]:
@@ -328,12 +273,12 @@ async def channel_history(reader: Reader, entry: Entry, channels: Sequence[str])
         return {}
     writes: dict[str, list[Any]] = {channel: [] for channel in channels}
     seeds: dict[str, Any] = {}
-    shared = SharedItems(reader.codec)
-    async for stored, pending in Ancestors(reader, entry).read():
+    decoder = reader.decoder()
+    async for version, pending in Ancestors(reader, entry).read():
         missing = writes.keys() - seeds.keys()
         for write in reversed(reader.pending(pending, missing)):
             writes[write[1]].append(write)
-        values = checkpoint_of(stored, reader.codec, shared, missing)[VALUES]
+        values = checkpoint_of(version, reader.codec, decoder, missing)[VALUES]
         seeds |= {channel: values[channel] for channel in missing if channel in values}
         if len(seeds) == len(writes):
             break
@@ -357,15 +302,15 @@ async def delta_ancestors(reader: Reader, entry: Entry, entries: Collection[Entr
     found = await reader.many([entry]) if deltas else []
     if not found:
         return set()
-    shared = SharedItems(reader.codec)
-    checkpoint = checkpoint_of(found[0][0], reader.codec, shared, deltas)
+    decoder = reader.decoder()
+    checkpoint = checkpoint_of(found[0].version, reader.codec, decoder, deltas)
     missing = (deltas & checkpoint["channel_versions"].keys()) - checkpoint[VALUES].keys()
     spared: set[str] = set()
     if not missing:
         return spared
-    async for stored, _ in Ancestors(reader, entry).read():
-        spared.add(stored.entry.checkpoint_id)
-        missing -= checkpoint_of(stored, reader.codec, shared, missing)[VALUES].keys()
+    async for version, _ in Ancestors(reader, entry).read():
+        spared.add(version.checkpoint_id)
+        missing -= checkpoint_of(version, reader.codec, decoder, missing)[VALUES].keys()
         if not missing:
             break
     return spared

@@ -46,11 +46,9 @@ from locus.integrations.langgraph.schemas import (
     named_classes,
     stored_names,
 )
-from locus.integrations.stores import BothWaysStoreUser
-from locus.memory.model.codec import decode, encode
-from locus.memory.model.records import ANY, Unset
-from locus.memory.runtime.portal import PORTAL
-from locus.memory.store import SPECIAL_CHANNELS
+from locus.threads import ANY, SPECIAL_CHANNELS, BothWaysStoreUser, Entry, Unset
+from locus.threads.blocking import run
+from locus.threads.json import decode, encode
 
 Version = int | str | float
 T = TypeVar("T")
@@ -88,18 +86,16 @@ class LocusSaver(BothWaysStoreUser, BaseCheckpointSaver[Any]):
         **options: Any,
     ) -> None:
         self._open(store, options, _OWN_OPTIONS)
-        self.store = self._store
-        if not self.store.keeps_writes:
-            raise CapabilityError(
-                f"{type(self.store.engine).__name__} keeps no pending writes, and LangGraph needs them"
-            )
+        self.store = self._handle._store  # as a checkpointer has it
+        if not self._store.keeps_writes:
+            raise CapabilityError(f"{self._store.kind} keeps no pending writes, and LangGraph needs them")
         allowed = allowed_types if isinstance(allowed_types, Mapping) else list(allowed_types)
         self._codec = typed_codec(listed_classes(allowed), stored_names(allowed))
         self._declared = DeclaredClasses()
         super().__init__(serde=JSONSerializer(self._codec))
-        self._reader = Reader(self.store, self._codec)
+        self._reader = Reader(self._store, self._codec)
         self._cache = SaverCache()
-        self._moving = None if fallback is None else BringOver(Fallback(fallback), self)
+        self._moving = None if fallback is None else BringOver(Fallback(fallback), self, self._store)
         self._asked: OrderedDict[str, None] = OrderedDict()
 
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
@@ -116,7 +112,7 @@ class LocusSaver(BothWaysStoreUser, BaseCheckpointSaver[Any]):
         if found is None:
             return None
         loaded = self._reader.tuple_of(found)
-        self._cache.load(key, found[0], loaded_lists(found[0], loaded.checkpoint))
+        self._cache.load(key, found.version, loaded_lists(found.version, loaded.checkpoint))
         return loaded
 
     async def alist(
@@ -162,31 +158,28 @@ class LocusSaver(BothWaysStoreUser, BaseCheckpointSaver[Any]):
         thread_id, namespace = _thread_and_namespace(config)
         key = (thread_id, stored_namespace(namespace))
         parent = _checkpoint_id(config)
-        async with self.store.using() as engine:
-            # Some engines know what a database does to the order of keys only once they are connected.
-            sort_keys = not engine.dialect.exact
-        known = self._cache.get(key).at(parent, sort_keys)
-        encoder = ListEncoder(self._codec, sort_keys=sort_keys)
+        store = self._store
+        encoder = ListEncoder(self._codec, sort_keys=await store.sorts_keys())
+        known = self._cache.get(key).at(parent)
         encoding = CheckpointEncoder(self._codec, encoder, known.lists, self._cache.touched(key, parent))
         about = get_serializable_checkpoint_metadata(config, metadata)
         try:
-            payload = encoding.payload(checkpoint, namespace)
+            head, fields = encoding.head(checkpoint, namespace), encoding.fields(checkpoint)
             encoded = self._codec.encode(about, ("metadata",))
         except NotAllowedError as error:
             raise error.naming(refused_types(self._codec, [checkpoint, about])) from None
-        done = await self.store.save(
-            thread_id,
-            payload,
-            namespace=key[1],
-            checkpoint_id=checkpoint["id"],
+        saved = await store.encoded_document(*key).save(
+            fields,
+            head=head,
+            after=known.base(parent),
             metadata=encoded,
+            checkpoint_id=checkpoint["id"],
             parent=parent,
             parent_as_named=True,
             if_latest=if_latest,
-            known=known.base(parent),
             created_at=created_at,
         )
-        self._cache.put(key, saved_checkpoint(done.trace, encoding.lists))
+        self._cache.put(key, saved_checkpoint(saved, encoding.lists))
         return config_of(thread_id, namespace, checkpoint["id"])
 
     async def aput_writes(
@@ -205,13 +198,13 @@ class LocusSaver(BothWaysStoreUser, BaseCheckpointSaver[Any]):
             ]
         except NotAllowedError as error:
             raise error.naming(refused_types(self._codec, [value for _, value in writes])) from None
-        await self.store.put_writes(
+        await self._store.put_writes(
             thread_id,
+            stored_namespace(namespace),
             checkpoint_id,
             task_id,
             encoded,
             task_path=stored_path(task_path),
-            namespace=stored_namespace(namespace),
             keep_numbered=bool(writes) and all(channel in SPECIAL_CHANNELS for channel, _ in writes),
         )
 
@@ -219,26 +212,26 @@ class LocusSaver(BothWaysStoreUser, BaseCheckpointSaver[Any]):
         """Delete a thread with the checkpoints and pending writes of all its namespaces."""
         if self._moving is not None:
             await self._moving.fallback.delete_thread(str(thread_id))
-        await self.store.delete(str(thread_id), None, None)
+        await self._store.delete(str(thread_id))
         self._cache.drop_thread(str(thread_id))
 
     async def adelete_for_runs(self, run_ids: Sequence[str]) -> None:
         """Delete the checkpoints of these runs in all threads. Later checkpoints continue from what came before."""
         if self._moving is not None:
             await self._moving.fallback.delete_for_runs(run_ids)
-        deleted: dict[str, dict[int, str]] = {}
+        deleted: dict[str, list[Entry]] = {}
         for run_id in run_ids:
-            for entry in await self.store.find("run_id", str(run_id), None):
-                deleted.setdefault(entry.thread_id, {})[entry.seq] = entry.rev
-        for thread_id, seqs in deleted.items():
-            await self._delete(thread_id, seqs)
-        await self.store.confirm_deletions()  # an earlier call may have removed what this one does not find
+            for entry in await self._store.find("run_id", str(run_id)):
+                deleted.setdefault(entry.thread_id, []).append(entry)
+        for thread_id, entries in deleted.items():
+            await self._delete(thread_id, entries)
+        await self._store.confirm_deletions()  # an earlier call may have removed what this one does not find
 
     async def acopy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
         """Copy a whole thread to a new id. Raises `ConflictError` if the id is in use."""
         for thread_id in (source_thread_id, target_thread_id):
             await self._touch(str(thread_id), "")
-        await self.store.copy(str(source_thread_id), str(target_thread_id), None, "")
+        await self._store.copy(str(source_thread_id), str(target_thread_id))
 
     async def aprune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
         """Delete all but the latest checkpoint of each namespace of these threads; with `strategy="delete"`, all.
@@ -257,16 +250,16 @@ class LocusSaver(BothWaysStoreUser, BaseCheckpointSaver[Any]):
             await self._keep_latest(thread_id)
 
     async def _keep_latest(self, thread_id: str) -> None:
-        entries = await self.store.history(thread_id, None, None, None)
-        deleted: dict[int, str] = {}
+        entries = await self._store.history(thread_id, None)
+        deleted: list[Entry] = []
         for namespace in {entry.namespace for entry in entries}:
             latest, *others = [entry for entry in entries if entry.namespace == namespace]
             kept = await delta_ancestors(self._reader, latest, [latest, *others])
-            deleted |= {entry.seq: entry.rev for entry in others if entry.checkpoint_id not in kept}
+            deleted += [entry for entry in others if entry.checkpoint_id not in kept]
         await self._delete(thread_id, deleted)
 
-    async def _delete(self, thread_id: str, seqs: Mapping[int, str]) -> None:
-        await self.store.delete_found(thread_id, None, seqs)
+    async def _delete(self, thread_id: str, entries: Sequence[Entry]) -> None:
+        await self._store.delete_entries(thread_id, None, entries)
         self._cache.drop_thread(thread_id)
 
     async def aget_delta_channel_history(
@@ -275,7 +268,7 @@ class LocusSaver(BothWaysStoreUser, BaseCheckpointSaver[Any]):
         """What was written to delta channels on the way to a checkpoint, and the values that they started from."""
         thread_id, namespace = _thread_and_namespace(config)
         await self._touch(thread_id, namespace)
-        entry = await self.store.entry(thread_id, _checkpoint_id(config), stored_namespace(namespace))
+        entry = await self._store.entry(thread_id, stored_namespace(namespace), _checkpoint_id(config))
         if entry is None:
             return {channel: {"writes": []} for channel in channels}
         return await channel_history(self._reader, entry, channels)
@@ -374,7 +367,7 @@ class LocusSaver(BothWaysStoreUser, BaseCheckpointSaver[Any]):
         )
 
     def __repr__(self) -> str:
-        return f"LocusSaver({self.store.engine.identity!r})"
+        return f"LocusSaver({self._store.identity!r})"
 
     def bring_over(self, thread_ids: Iterable[str] | None = None) -> int:
         return self._run(self.abring_over(thread_ids))
@@ -387,7 +380,7 @@ class LocusSaver(BothWaysStoreUser, BaseCheckpointSaver[Any]):
             except ConfigurationError:
                 work.close()
                 raise
-        return PORTAL.run(work)
+        return run(work)
 
     def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         self._allow_declared(calling_graph())

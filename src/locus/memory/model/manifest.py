@@ -195,7 +195,7 @@ def _texts(pieces: Iterable[tuple[Run, int, int]]) -> Iterator[str]:
         if low == 0 and high == run.length:
             yield run.items[1:-1]
         else:
-            yield from (encode(item) for item in _decoded_items(run)[low:high])
+            yield from (encode(item) for item in decoded_items(run)[low:high])
 
 
 def list_items(extents: Sequence[Extent], runs: Mapping[str, Sequence[Run]]) -> list[Any]:
@@ -216,7 +216,7 @@ def list_items(extents: Sequence[Extent], runs: Mapping[str, Sequence[Run]]) -> 
             if short:
                 items += decode("".join(_array(short)))
                 short = []
-            of_run = _decoded_items(run) if is_whole else _decoded_items(run)[low:high]
+            of_run = decoded_items(run) if is_whole else decoded_items(run)[low:high]
             if items:
                 items += of_run
             else:
@@ -229,7 +229,8 @@ def list_items(extents: Sequence[Extent], runs: Mapping[str, Sequence[Run]]) -> 
     return items
 
 
-def _decoded_items(run: Run) -> list[Any]:
+def decoded_items(run: Run) -> list[Any]:
+    """The items of one run."""
     items = decode(run.items)
     if not isinstance(items, list):
         raise CorruptCheckpointError(f"run {run.number} of branch {run.branch!r} is no list")

@@ -7,12 +7,13 @@ States are the subject of `states`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, cast
 
 from locus.core.frozen import FrozenDict
 from locus.errors import CorruptCheckpointError, SerializationError, WindowError
+from locus.memory.model.alignment import part
 from locus.memory.model.codec import decode, encode
 from locus.memory.model.digests import DigestChain, fingerprint
 from locus.memory.model.ids import shown_thread
@@ -25,9 +26,9 @@ from locus.memory.model.manifest import (
     list_items,
     newest_in,
 )
-from locus.memory.model.parts import between
+from locus.memory.model.parts import between, total_of
 from locus.memory.model.plan import Payload
-from locus.memory.model.records import Base, Extent, Path, Stored
+from locus.memory.model.records import Base, Extent, Path, Run, Stored
 from locus.memory.model.trace import FieldTrace, ListTrace, Trace
 
 OMITTED: Final = "locus_omitted"
@@ -165,9 +166,12 @@ def unread_trace(stored: Stored) -> Trace:
     return _trace(stored, lambda _, extents: ListTrace(extents, chains=chains(stored, extents)))
 
 
-def stored_trace(stored: Stored, sort_keys: bool) -> Trace:
-    """A trace of a checkpoint that was read: one pass over all of its items."""
-    return _trace(stored, lambda path, extents: _digested(stored, path, extents, sort_keys))
+def stored_trace(stored: Stored, sort_keys: bool, older: Trace | None = None) -> Trace:
+    """A trace of a checkpoint that was read: one pass over all of its items.
+
+    Where a list begins as in an older trace, only the items behind that are looked at.
+    """
+    return _trace(stored, lambda path, extents: _digested(stored, path, extents, sort_keys, older))
 
 
 def kept_trace(stored: Stored, kept: Mapping[str, int], sort_keys: bool) -> Trace:
@@ -186,10 +190,32 @@ def kept_trace(stored: Stored, kept: Mapping[str, int], sort_keys: bool) -> Trac
     return replace(trace, window=trace.base)
 
 
-def _digested(stored: Stored, path: Path, extents: tuple[Extent, ...], sort_keys: bool) -> ListTrace:
-    items = list_items(extents, stored.runs)
-    digests = tuple(fingerprint(encode(item, path, sort_keys=sort_keys)) for item in items)
-    return ListTrace(extents, None, digests, chains(stored, extents))
+def _digested(
+    stored: Stored, path: Path, extents: tuple[Extent, ...], sort_keys: bool, older: Trace | None = None
+) -> ListTrace:
+    rest: Sequence[Extent] = extents
+    known: tuple[bytes, ...] = ()
+    field = None if older is None else older.fields.get(path[0])
+    cut = None if field is None else field.cuts.get(path)
+    if isinstance(cut, ListTrace) and cut.digests and not cut.omitted:
+        known = cut.digests[: _shared(cut.extents, extents, stored.runs)]
+        rest = part(extents, len(known), total_of(extents))
+    fresh = tuple([fingerprint(encode(item, path, sort_keys=sort_keys)) for item in list_items(rest, stored.runs)])
+    return ListTrace(extents, None, known + fresh, chains(stored, extents))
+
+
+def _shared(old: Sequence[Extent], new: Sequence[Extent], runs: Mapping[str, Sequence[Run]]) -> int:
+    """How many items two versions of a list share at the beginning, judged by their extents."""
+    shared = 0
+    for before, now in zip(old, new, strict=False):
+        if before == now:
+            shared += now.length
+            continue
+        if (before.branch, before.skip) == (now.branch, now.skip) and before.run <= now.run:
+            later = [run.start for run in runs.get(now.branch, ()) if before.run < run.number <= now.run]
+            shared += max(0, min(before.length, now.length, *(start - now.skip for start in later)))
+        break
+    return shared
 
 
 def _trace(stored: Stored, list_trace: Callable[[Path, tuple[Extent, ...]], ListTrace]) -> Trace:
