@@ -143,8 +143,12 @@ class EncodedVersion:
         They are worked out when they are first asked for. Items that a list begins with in `older` too, a version whose
         digests are known, are not looked at for that.
         """
-        cuts = [cut for field in self._referred(older).fields.values() for cut in field.cuts.items()]
-        return {path: cut.digests for path, cut in cuts if isinstance(cut, ListTrace) and cut.digests is not None}
+        return {
+            path: cut.digests
+            for field in self._referred(older).fields.values()
+            for path, cut in field.cuts.items()
+            if isinstance(cut, ListTrace) and cut.digests is not None
+        }
 
     def _referred(self, older: EncodedVersion | None = None) -> Trace:
         """What a save may refer to that goes on from this version."""

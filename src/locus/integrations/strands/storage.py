@@ -11,33 +11,35 @@ from __future__ import annotations
 import re
 from builtins import list as List
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple, Self
+from functools import partial
+from typing import Any, Final, NamedTuple, Self, TypeVar
 
 from strands.storage.search import KeywordSearchStrategy, SearchStrategy
 from strands.storage.storage import _NAMESPACED, StorageSearchResult
 from strands.types.exceptions import StorageError
 
-from locus.errors import CheckpointNotFoundError, ConfigurationError, CorruptCheckpointError, InvalidIdError
-from locus.integrations.points import SessionPoint
-from locus.integrations.stores import AsyncStoreUser
+from locus.errors import CheckpointNotFoundError, CorruptCheckpointError, InvalidIdError
 from locus.integrations.strands.texts import around, message_of, put_together, taken_apart, whole
-from locus.memory.cache import weight_of_trace
-from locus.memory.model.codec import decode
-from locus.memory.model.digests import fingerprint
-from locus.memory.model.ids import MAX_ID_LENGTH, check_id, check_text, digest
-from locus.memory.model.manifest import MOST
-from locus.memory.model.parts import Range, page_of
-from locus.memory.model.payloads import dict_from, stored_trace
-from locus.memory.model.plan import EncodedList, Payload
-from locus.memory.model.records import ANY, Entry, Stored
-from locus.memory.model.trace import ListTrace, Trace
-from locus.memory.runtime.per_loop import LoopLocks
-from locus.memory.runtime.portal import PORTAL
+from locus.threads import (
+    ANY,
+    AsyncStoreUser,
+    EncodedList,
+    EncodedVersion,
+    Entry,
+    SessionPoint,
+    fingerprint,
+)
+from locus.threads.blocking import awaited
+from locus.threads.ids import check_id, check_text, shortened
+from locus.threads.json import decode
+from locus.threads.limits import MOST
 
 __all__ = ["NAMESPACE", "LocusStorage", "snapshot_key"]
+
+V = TypeVar("V")
 
 NAMESPACE: Final = "strands-storage"
 """The namespace of values. For a store without namespaces, pass `namespace="default"`."""
@@ -52,8 +54,6 @@ _KEPT_OF_LONG_KEYS: Final = 200
 _PAGE: Final = 100
 _MOST_HELD: Final = 64 * 1024 * 1024
 """How many bytes of messages are held, so that a write can see that a snapshot was only added to."""
-
-_locks = LoopLocks()
 
 
 class InvalidKeyError(InvalidIdError, StorageError):
@@ -83,14 +83,11 @@ class Place(NamedTuple):
 class _Held:
     """The newest snapshot of a thread that this handle has seen."""
 
-    trace: Trace
+    version: EncodedVersion
     body: bytes
-    digests: tuple[bytes, ...]
-
-    @property
-    def weight(self) -> int:
-        """About how many bytes this takes."""
-        return len(self.body) + weight_of_trace(self.trace)
+    """The text of its items, as it stands in the snapshot."""
+    size: int
+    """About how many bytes this takes."""
 
 
 class LocusStorage(AsyncStoreUser):
@@ -126,7 +123,7 @@ class LocusStorage(AsyncStoreUser):
     async def write(self, key: str, data: bytes) -> None:
         """Keep bytes under a key."""
         place = self._place(key)
-        await PORTAL.awaited(self._write(place, bytes(data)))
+        await awaited(self._write(place, bytes(data)))
         if self._search_strategy is not None:
             await self._search_strategy.index(self, _checked_key(key), data)
 
@@ -135,21 +132,21 @@ class LocusStorage(AsyncStoreUser):
         place = self._place(key)
         if checkpoint_id is not None:
             check_id(checkpoint_id, "checkpoint_id")
-        return await PORTAL.awaited(self._read(place, checkpoint_id))
+        return await awaited(self._read(place, checkpoint_id))
 
     async def messages(self, key: str, limit: int | None = None, *, checkpoint_id: str | None = None) -> List[Any]:
         """The newest messages of a snapshot, in order. Only these are read; none if there is no snapshot."""
         place = self._place(key)
-        return await PORTAL.awaited(self._messages(place, limit, checkpoint_id))
+        return await awaited(self._messages(place, limit, checkpoint_id))
 
     async def delete(self, key: str) -> None:
         """Delete what is under a key, with its history."""
-        await PORTAL.awaited(self._delete(self._place(key)))
+        await awaited(self._delete(self._place(key)))
 
     async def list(self, query: str = "") -> List[str]:
         """The keys that start with a prefix, in order."""
         prefix = self._prefix + _checked_prefix(query)
-        found = await PORTAL.awaited(self._list(prefix))
+        found = await awaited(self._list(prefix))
         return [key[len(self._prefix) :] for key in found]
 
     async def search(self, query: str) -> List[StorageSearchResult]:
@@ -171,7 +168,7 @@ class LocusStorage(AsyncStoreUser):
         `items` is how many messages there were, if that is known, and `change` is `latest` or the id of a snapshot.
         """
         place = self._place(key)
-        entries = await PORTAL.awaited(self._store.history(place.thread_id, limit, before, self._space))
+        entries = await awaited(self._store.history(place.thread_id, self._space, limit, before))
         return [_point(entry) for entry in entries]
 
     async def rewind(self, key: str, checkpoint_id: str) -> None:
@@ -190,145 +187,108 @@ class LocusStorage(AsyncStoreUser):
         source, dest = self._place(key), self._place(new_key)
         if bool(source.name) != bool(dest.name) or dest.full != dest.thread_id or source.full != source.thread_id:
             raise InvalidKeyError("a key is forked to another of its kind, and both must have less than 200 characters")
-        await PORTAL.awaited(self._fork(source, dest, checkpoint_id))
+        await awaited(self._fork(source, dest, checkpoint_id))
 
     async def _end(self) -> None:
         self._held.clear()
-        await PORTAL.awaited(super()._end())  # where the store is used
+        await awaited(super()._end())  # where the store is used
 
     def _place(self, key: str) -> Place:
         full = self._prefix + _checked_key(key)
         found = _SNAPSHOT.fullmatch(full)
         if found is None:
-            return Place(_short(full), full, "")
-        return Place(_short(found[1]), found[1], found[2] or _LATEST)
-
-    @property
-    def _sort_keys(self) -> bool:
-        return not self._store.engine.dialect.exact
+            return Place(shortened(full), full, "")
+        return Place(shortened(found[1]), found[1], found[2] or _LATEST)
 
     async def _write(self, place: Place, data: bytes) -> None:
         store = self._store
-        async with store.using():
-            pass  # some engines know their dialect only after `setup`
-        async with _locks.current((store.engine.identity, place.thread_id, self._space)):
+        sort_keys = await store.sorts_keys()
+        async with store.document(place.thread_id, self._space).lock():
             held = self._held.pop(place.thread_id, None)
-            apart = taken_apart(
-                data, held.body if held else b"", len(held.digests) if held else 0, sort_keys=self._sort_keys
-            )
+            known = held.version.digests().get((_ITEMS,), ()) if held and held.body else ()
+            apart = taken_apart(data, held.body if held else b"", len(known), sort_keys=sort_keys)
             if apart is None:
                 encoded, fields = None, whole(data)
             else:
-                encoded = self._encoded(data, held.digests[: apart.known] if held else (), apart.fresh)
+                encoded = _encoded(data, known[: apart.known], apart.fresh, sort_keys)
                 fields = {**around(apart), _ITEMS: encoded, "length": len(data)}
-            stale = self._refuse_stale and held is not None
-            saved = await store.save(
-                place.thread_id,
-                Payload({}, fields, frozen=False, checked=True),
-                namespace=self._space,
-                checkpoint_id=place.checkpoint_id,
+            version = await store.encoded_document(place.thread_id, self._space).save(
+                fields,
+                after=held.version if held else None,
                 metadata=place.metadata | ({} if encoded is None else {"messages": len(encoded)}),
-                if_latest=held.trace.base.checkpoint_id if stale and held is not None else ANY,
-                known=held.trace if held else None,
+                checkpoint_id=place.checkpoint_id,
+                if_latest=held.version.checkpoint_id if self._refuse_stale and held else ANY,
             )
-            body, digests = (b"", ()) if apart is None or encoded is None else (apart.body, encoded.digests)
-            self._hold(place.thread_id, _Held(saved.trace, body, digests))
+            self._hold(place.thread_id, version, b"" if apart is None else apart.body)
 
-    def _encoded(self, data: bytes, known: tuple[bytes, ...], fresh: Any) -> EncodedList:
-        """The items of a snapshot. Those that are known are taken apart only if they have to be written after all."""
-        count, sort_keys = len(known), self._sort_keys
-        every: List[str] = []
-
-        def text(index: int) -> str:
-            if index >= count:
-                found: str = fresh[index - count]
-                return found
-            if not every:
-                again = taken_apart(data, sort_keys=sort_keys)
-                assert again is not None
-                every.extend(again.fresh)
-            return every[index]
-
-        return EncodedList((*known, *map(fingerprint, fresh)), text)
-
-    def _hold(self, thread_id: str, held: _Held) -> None:
-        self._held[thread_id] = held
-        total = sum(one.weight for one in self._held.values())
+    def _hold(self, thread_id: str, version: EncodedVersion, body: bytes) -> None:
+        self._held[thread_id] = _Held(version, body, len(body) + version.size)
+        total = sum([held.size for held in self._held.values()])
         while total > _MOST_HELD and self._held:
-            total -= self._held.popitem(last=False)[1].weight
+            total -= self._held.popitem(last=False)[1].size
 
     async def _read(self, place: Place, checkpoint_id: str | None) -> bytes | None:
-        store = self._store
-        stored = await store.read(place.thread_id, checkpoint_id or place.checkpoint_id, self._space)
-        if stored is not None and checkpoint_id is None and place.name == _LATEST:
-            stored = await self._latest(place, stored)
-        if stored is None or _full(stored.entry) != place.full:
+        document = self._store.encoded_document(place.thread_id, self._space)
+        version = await document.read(checkpoint_id or place.checkpoint_id)
+        if version is not None and checkpoint_id is None:
+            version = await self._at(place, version, version.entry, document.read)
+        if version is None or _full(version.entry) != place.full:
             return None
-        data, body = put_together(dict_from(stored))
-        if not stored.passed:
-            trace = stored_trace(stored, self._sort_keys)
-            cut = trace.fields[_ITEMS].cuts.get((_ITEMS,)) if _ITEMS in trace.fields else None
-            digests = cut.digests if isinstance(cut, ListTrace) else None
-            self._hold(place.thread_id, _Held(trace, body if digests else b"", digests or ()))
+        data, body = put_together(version.content())
+        held = self._held.get(place.thread_id)
+        if version.is_latest and (held is None or not held.version.is_same(version)):
+            self._hold(place.thread_id, version, body)
         return data
 
     async def _messages(self, place: Place, limit: int | None, checkpoint_id: str | None) -> List[Any]:
+        document = self._store.document(place.thread_id, self._space, (_ITEMS,))
         count = MOST if limit is None else max(0, min(limit, MOST))
-        part = Range((_ITEMS,), -count, count)
-        chosen = checkpoint_id or place.checkpoint_id
-        stored = await self._store.read_part(place.thread_id, chosen, self._space, part)
-        if stored is not None and chosen is None and _name(stored.entry) != place.name:
-            found = await self._latest(place, stored)
-            stored = found and await self._store.read_part(
-                place.thread_id, found.entry.checkpoint_id, self._space, part
-            )
-        if stored is None or _full(stored.entry) != place.full:
+        read = partial(document.read, newest=count)
+        version = await read(checkpoint_id or place.checkpoint_id)
+        if version is not None and version.entry is not None and checkpoint_id is None:
+            version = await self._at(place, version, version.entry, read)
+        if version is None or version.entry is None or _full(version.entry) != place.full:
             return []
-        try:
-            return [message_of(item) for item in page_of(stored, part).items]
-        except ConfigurationError:
-            return []  # it is no snapshot, and has no messages
+        return [message_of(item) for item in version.lists.get(_ITEMS, ())]  # what is no snapshot has none
 
-    async def _latest(self, place: Place, newest: Stored) -> Stored | None:
-        """The latest snapshot of an agent: usually the newest checkpoint, or one before snapshots of its history."""
-        if _name(newest.entry) == _LATEST:
+    async def _at(self, place: Place, newest: V, entry: Entry, read: Callable[[str], Awaitable[V | None]]) -> V | None:
+        """What is at a place: usually the newest checkpoint, or one before snapshots of the history."""
+        if place.name != _LATEST or _name(entry) == _LATEST:
             return newest
-        async for entry in self._entries(place.thread_id):
-            if _name(entry) == _LATEST:
-                return await self._store.read(place.thread_id, entry.checkpoint_id, self._space)
+        async for older in self._entries(place.thread_id):
+            if _name(older) == _LATEST:
+                return await read(older.checkpoint_id)
         return None
 
     async def _entries(self, thread_id: str) -> AsyncIterator[Entry]:
-        before: str | None = None
+        before: Entry | None = None
         while True:
-            entries = await self._store.history(thread_id, _PAGE, before, self._space)
+            entries = await self._store.history(thread_id, self._space, _PAGE, before)
             for entry in entries:
                 yield entry
             if len(entries) < _PAGE:
                 return
-            before = entries[-1].checkpoint_id
+            before = entries[-1]
 
     async def _delete(self, place: Place) -> None:
-        store = self._store
-        async with _locks.current((store.engine.identity, place.thread_id, self._space)):
+        async with self._store.document(place.thread_id, self._space).lock():
             self._held.pop(place.thread_id, None)
             if place.name != _LATEST:
-                await store.delete(place.thread_id, place.checkpoint_id, self._space)
+                await self._store.delete(place.thread_id, self._space, place.checkpoint_id)
                 return
-            chosen = {e.seq: e.rev async for e in self._entries(place.thread_id) if _name(e) == _LATEST}
-            await store.delete_found(place.thread_id, self._space, chosen)
+            chosen = [entry async for entry in self._entries(place.thread_id) if _name(entry) == _LATEST]
+            await self._store.delete_entries(place.thread_id, self._space, chosen)
 
     async def _list(self, prefix: str) -> List[str]:
-        store = self._store
-        threads = await store.list_threads(None, "*", prefix=prefix[:_KEPT_OF_LONG_KEYS])
+        threads = await self._store.list_threads(prefix=prefix[:_KEPT_OF_LONG_KEYS])
         inside = prefix[: prefix.rfind("snapshots/") + len("snapshots/")] if "snapshots/" in prefix else ""
         found: set[str] = set()
-        for thread_id in {*threads, _short(inside)} if inside else threads:
+        for thread_id in {*threads, shortened(inside)} if inside else threads:
             found.update(key for key in await self._keys(thread_id) if key.startswith(prefix))
         return sorted(found)
 
     async def _keys(self, thread_id: str) -> set[str]:
-        newest = await self._store.entry(thread_id, None, self._space)
+        newest = await self._store.entry(thread_id, self._space)
         if newest is None:
             return set()
         full = _full(newest)
@@ -338,12 +298,24 @@ class LocusStorage(AsyncStoreUser):
         return {f"{full}{_file(name)}" for name in names}
 
     async def _fork(self, source: Place, dest: Place, checkpoint_id: str | None) -> None:
-        start = checkpoint_id
-        if start is None:
-            entry = await self._store.entry(source.thread_id, None, self._space)
-            start = None if entry is None else entry.checkpoint_id
-        if start is None or not await self._store.copy(source.thread_id, dest.thread_id, start, self._space):
+        if not await self._store.fork(source.thread_id, dest.thread_id, self._space, checkpoint_id):
             raise CheckpointNotFoundError("the key has no such checkpoint to fork from")
+
+
+def _encoded(data: bytes, known: tuple[bytes, ...], fresh: Sequence[str], sort_keys: bool) -> EncodedList:
+    """The items of a snapshot. Those that are known are taken apart only if they have to be written after all."""
+    every: list[str] = []
+
+    def text(index: int) -> str:
+        if index >= len(known):
+            return fresh[index - len(known)]
+        if not every:
+            again = taken_apart(data, sort_keys=sort_keys)
+            assert again is not None
+            every.extend(again.fresh)
+        return every[index]
+
+    return EncodedList((*known, *map(fingerprint, fresh)), text)
 
 
 def snapshot_key(session_id: str, agent_id: str = "default") -> str:
@@ -353,11 +325,6 @@ def snapshot_key(session_id: str, agent_id: str = "default") -> str:
 
 def _file(name: str) -> str:
     return "snapshot_latest.json" if name == _LATEST else f"immutable_history/snapshot_{name}.json"
-
-
-def _short(full: str) -> str:
-    """The id of a thread: the key, or the beginning of a long one with a digest of all of it."""
-    return full if len(full) <= MAX_ID_LENGTH else f"{full[:_KEPT_OF_LONG_KEYS]}#{digest(full)}"
 
 
 def _metadata(entry: Entry) -> Mapping[str, Any]:

@@ -27,7 +27,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from locus.errors import CorruptCheckpointError, SerializationError
-from locus.memory.model.codec import encode
+from locus.threads.json import encode
 
 _LIST: Final = b'"messages": ['
 _BETWEEN: Final = ", "
