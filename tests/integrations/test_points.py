@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from locus.errors import DamagedThreadsWarning
-from locus.integrations.points import session_ids
 from locus.memory.item_log import ItemLog
+from locus.threads import ThreadStore, session_ids
 from tests.backends.embedded import SQLiteStore
 
 NAMESPACE = "sessions"
@@ -26,5 +26,5 @@ async def test_a_damaged_session_does_not_hide_the_others(tmp_path: Path) -> Non
         connection.execute(f"UPDATE locus_checkpoints SET created_at = 'secret' WHERE thread = ({damaged})")
     async with store.open() as handle:
         with pytest.warns(DamagedThreadsWarning, match="^1 damaged thread was left out") as told:
-            assert await session_ids(handle.store, NAMESPACE, None, "*") == ["a", "c"]
+            assert await session_ids(ThreadStore(handle.store), NAMESPACE, None, "*") == ["a", "c"]
         assert "secret" not in str(told[0].message)

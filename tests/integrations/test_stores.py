@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from locus.integrations import stores
 from locus.memory.backends import sqlite_checkpointer
 from locus.threads import AsyncStoreUser, BlockingStoreUser, BothWaysStoreUser, StoreUser
 
@@ -90,8 +89,6 @@ def test_every_class_that_takes_a_store_is_here() -> None:
         AsyncStoreUser,
         BlockingStoreUser,
         BothWaysStoreUser,
-        stores.AsyncStoreUser,
-        stores.BothWaysStoreUser,
         OwnedStore,
     }
 
