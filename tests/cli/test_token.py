@@ -28,6 +28,7 @@ def test_two_are_never_the_same(capsys: pytest.CaptureFixture[str]) -> None:
     assert first["line"].split()[0] == first["token"]
 
 
-def test_a_prefix_that_would_match_other_tenants(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["token", "--prefix", "acme"]) == 2
+@pytest.mark.parametrize("prefix", ["acme", "a/;0123456789abcdef write a/", "a/;0123456789abcdef/", "a b/", "a\n/"])
+def test_a_prefix_that_would_match_other_tenants(prefix: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["token", "--prefix", prefix]) == 2
     assert "ends with / or :" in capsys.readouterr().err

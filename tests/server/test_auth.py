@@ -44,13 +44,27 @@ def test_a_token_shows_itself_nowhere() -> None:
 
 
 def test_lines_of_tokens(tmp_path: Path) -> None:
-    text = f"\n# a comment\n{GOOD}1\n  {GOOD}2 read\n{GOOD}3 write acme/ ; {GOOD}4 read a:\n"
+    text = (
+        f"\n# a comment\n{GOOD}1\n  {GOOD}2 read\n{GOOD}3 write acme/\r\n\t{GOOD}4\tread a:\n# {GOOD}5; {GOOD}6 write\n"
+    )
     grants = [token.grant for token in parse_tokens(text)]
     assert grants == [Grant(True, ""), Grant(False, ""), Grant(True, "acme/"), Grant(False, "a:")]
     (tmp_path / "tokens").write_text(text)
     assert [token.digest for token in read_tokens(tmp_path / "tokens")] == [t.digest for t in parse_tokens(text)]
     with pytest.raises(ConfigurationError):
         read_tokens(tmp_path / "none")
+
+
+@pytest.mark.parametrize("between", [";", " ; ", "; ", "\r", "\x0b", "\x0c", "\x1c", "\x85", "\u2028", "\0"])
+def test_a_line_has_one_token_and_nothing_separates_two(between: str) -> None:
+    for line in (
+        f"{GOOD}{between}{GOOD}2",
+        f"{GOOD} read{between}{GOOD}2 write",
+        f"{GOOD} read acme/{between}{GOOD}2",
+    ):
+        with pytest.raises(ConfigurationError, match="one token a line") as caught:
+            parse_tokens(f"# a comment\n{line}\n")
+        assert GOOD not in str(caught.value)
 
 
 @pytest.mark.parametrize("line", [f"{GOOD} admin", f"{GOOD} read acme/ more", f"{GOOD} write acme"])

@@ -16,10 +16,10 @@ from locus.memory.backends import MemoryCheckpointer
 from locus.memory.storage import StorageBackend
 from locus.server import create_app, middleware
 from locus.server.connections import BoundedProtocol
+from tests.server.ambiguous import AMBIGUOUS, POST, check_refused
 from tests.server.running import HTTPConnection, threaded
 
 HEALTH = b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n"
-POST = b"POST /threads/t/checkpoints HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
 LATEST = b"GET /threads/t/latest HTTP/1.1\r\nHost: localhost\r\n"
 REFUSED = POST.replace(b"application/json", b"text/plain")
 """Is answered without a look at its body."""
@@ -233,32 +233,9 @@ def test_trailers_without_end_are_refused(connection: HTTPConnection) -> None:
             connection.send(b"X: y\r\n" * 10_000)
 
 
-@pytest.mark.parametrize(
-    "request_",
-    [
-        POST + b"Content-Length: 12\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\nGET /recent HTTP/1.1\r\n\r\n",
-        POST + b"Transfer-Encoding: chunked\r\nContent-Length: 12\r\n\r\n0\r\n\r\nGET /recent HTTP/1.1\r\n\r\n",
-        POST + b'Content-Length: 12\r\nContent-Length: 13\r\n\r\n{"state":{}}',
-        POST + b'Content-Length: +12\r\n\r\n{"state":{}}',
-        POST + b'Content-Length: -1\r\n\r\n{"state":{}}',
-        POST + b'Content-Length: 99999999999999999999\r\n\r\n{"state":{}}',
-        POST + b'Transfer-Encoding: chunked, identity\r\n\r\nc\r\n{"state":{}}\r\n0\r\n\r\n',
-        POST + b'Transfer-Encoding: gzip\r\n\r\nc\r\n{"state":{}}\r\n0\r\n\r\n',
-        POST + b'Transfer-Encoding : chunked\r\n\r\nc\r\n{"state":{}}\r\n0\r\n\r\n',
-        POST + b'Transfer-Encoding: chunked\r\n\r\n0xc\r\n{"state":{}}\r\n0\r\n\r\n',
-        POST + b'Transfer-Encoding: chunked\r\n\r\nffffffffffffffffff\r\n{"state":{}}\r\n0\r\n\r\n',
-        b"GET /health HTTP/1.1\r\nHost: localhost\r\nX: a\r\n b\r\nX\0: c\r\n\r\n",
-        b"GET /health HTTP/1.1\r\nHost: localhost\r\nX: a\rb: c\r\n\r\n",
-        b"GET /health HTTP/9.9\r\nHost: localhost\r\n\r\n",
-        b"G\0T /health HTTP/1.1\r\nHost: localhost\r\n\r\n",
-        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
-    ],
-)
-def test_a_request_that_could_be_read_in_two_ways_is_refused(connection: HTTPConnection, request_: bytes) -> None:
-    connection.send(request_)
-    answer = connection.rest()
-    assert answer.startswith(b"HTTP/1.1 400")
-    assert answer.count(b"HTTP/1.1 ") == 1
+@pytest.mark.parametrize("request_", AMBIGUOUS)
+def test_a_request_that_could_be_read_in_two_ways_is_refused(port: int, request_: bytes) -> None:
+    check_refused(port, request_)
 
 
 def test_requests_that_come_together_are_answered_in_order(connection: HTTPConnection) -> None:

@@ -17,6 +17,7 @@ from packaging.version import Version
 
 from locus.testing.stores import DurableTestStore
 from tests.backends.every_store import SERVERS, server_store
+from tests.server.ambiguous import AMBIGUOUS, check_refused
 from tests.server.running import serving
 from tests.servers.redis import RedisCluster
 from tests.versions.declared import COLLECTIONS, EXTRAS, floor_of, floors, requirements
@@ -128,6 +129,8 @@ def test_the_server(tmp_path: Path) -> None:
             "another method": httpx.delete(f"{server.url}/recent"),
             "a wrong body": httpx.post(f"{server.url}/search", json={"query": 1}),
         }
+        for request in AMBIGUOUS:
+            check_refused(server.port, request)
     assert {what: answer.status_code for what, answer in answers.items()} == {
         "/openapi.json": 200,
         "/metrics": 200,

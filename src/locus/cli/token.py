@@ -33,8 +33,8 @@ def configure(command: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     prefix = options.prefix
-    if prefix and (not prefix.endswith(("/", ":")) or any(c.isspace() or not c.isprintable() for c in prefix)):
-        raise ConfigurationError("a prefix ends with / or :, and has no spaces, such as acme/")
+    if prefix and (not prefix.endswith(("/", ":")) or any(c in "; " or not c.isprintable() for c in prefix)):
+        raise ConfigurationError("a prefix ends with / or :, and has no spaces or semicolons, such as acme/")
     token = secrets.token_urlsafe(32)
     limits = [f"{name}={value}" for name in ("saves", "megabytes") if (value := getattr(options, name)) is not None]
     line = " ".join([token, "read" if options.read else "write", *([prefix] if prefix else []), *limits])

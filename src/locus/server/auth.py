@@ -33,6 +33,8 @@ THREADS_KEY = "locus.threads"
 
 TOKEN_FILE = "the token file"
 _TOKEN = re.compile(r"[\x21-\x7e]+")
+_SEPARATORS = re.compile(r"[;\x00-\x08\x0a-\x1f\x7f-\x9f\u2028\u2029]")
+"""Some editors and formats end a line or an item with one of these. In a line of tokens none of them stands."""
 _MOST_CHARACTERS = 4 * 1024 * 1024
 """The most characters of a token file, enough for some ten thousand tokens."""
 
@@ -162,18 +164,17 @@ def _digest(token: str) -> bytes:
 
 
 def parse_tokens(text: str, place: str = "") -> list[Token]:
-    """Parse tokens, one per line or separated by semicolons: `TOKEN [read|write [PREFIX]]`. `#` starts a comment.
+    """Parse tokens, one per line: `TOKEN [read|write [PREFIX]]`. A line that begins with `#` is a comment.
 
     A line may end with a quota of its own: `saves=1000`, `megabytes=50`, or `unlimited` instead of a number. An error
     names the line and `place`, and quotes nothing of the line.
     """
     parsed: list[Token] = []
     for number, line in enumerate(text.split("\n"), 1):
-        for part in line.split(";"):
-            try:
-                parsed.extend(_parse_token(part))
-            except ConfigurationError as error:
-                raise TokenLineError(str(error), number, place) from error
+        try:
+            parsed.extend(_parse_token(line))
+        except ConfigurationError as error:
+            raise TokenLineError(str(error), number, place) from error
     return parsed
 
 
@@ -189,6 +190,9 @@ def _parse_token(text: str) -> Iterator[Token]:
     words = text.split()
     if not words or words[0].startswith("#"):
         return
+    if _SEPARATORS.search(text.strip(" \t\r")):
+        # Read as a separator, it would make two tokens of one, or of a tenant's name a token for everything.
+        raise ConfigurationError("one token a line: a semicolon or a control character separates nothing")
     token, *more = words
     quota = OwnQuota.parse(more)
     words = [token, *more]
