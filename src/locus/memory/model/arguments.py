@@ -59,7 +59,7 @@ def checked_metadata(metadata: Mapping[str, Any] | None) -> dict[str, Any]:
 
 
 def checked_seconds(value: float | None, what: str, *, least: float = 0.0) -> None:
-    """Check that a number of seconds is above `least`, and return it."""
+    """Refuse a number of seconds that is not above `least`."""
     if not isinstance(value, int | float) or isinstance(value, bool) or not least < value <= A_CENTURY:
         raise ConfigurationError(
             f"{what} must be a number of seconds above {least:g}, and no more than a century, got {value!r:.40}"
@@ -90,7 +90,7 @@ def taking(parameters: Callable[P, C]) -> Callable[[Callable[[S, C], None]], Cal
 
 @contextmanager
 def possible_path(path: object) -> Iterator[None]:
-    """Check a path. One that the system refuses even to look at is a setting that cannot work."""
+    """A context that looks at a path. If the system refuses it there, the path is a setting that cannot work."""
     try:
         yield
     except OSError as error:

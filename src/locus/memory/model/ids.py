@@ -56,7 +56,7 @@ def new_id() -> str:
 
 
 def digest(text: str) -> str:
-    """A short name for a text. Equal texts have the same name, and no two others do."""
+    """A short name for a text: equal for equal texts, and different for different ones."""
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 

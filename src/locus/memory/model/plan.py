@@ -512,7 +512,7 @@ class ListWriter:
         return pieces
 
     def _gathered(self, pieces: list[Extent | range]) -> list[Extent | range]:
-        """The same list in fewer pieces: the first one if it is at least half of it; the rest is written anew."""
+        """A list in fewer pieces: the first one if it is at least half of it; the rest is written anew."""
         first, count = pieces[0], self._count
         if self._omitted:
             left_out = part(self._stored, 0, self._omitted)

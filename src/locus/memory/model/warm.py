@@ -131,7 +131,7 @@ def _covers(held: HeldCheckpoint, cuts: Cuts, runs: RunsByBranch) -> bool:
 
 
 def _gathered(cuts: Cuts, runs: RunsByBranch) -> RunsByBranch:
-    """The same lists in fewer runs, if there are very many: each run costs a load some time.
+    """Merge the runs of a branch that has very many, because each run costs a load some time.
 
     A branch up to a run is made one run of that number. That serves for what names this run or a later one.
     """

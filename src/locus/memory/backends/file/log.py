@@ -699,7 +699,7 @@ def _chosen(runs: Sequence[Sequence[Any]], open_branches: dict[str, list[Sought]
 
 
 class CommitView:
-    """A log as a `commit_rules.View`."""
+    """A file's log as the `View` of a thread on which `commit_rules.decide` decides."""
 
     def __init__(self, log: LogFile) -> None:
         self._log = log
