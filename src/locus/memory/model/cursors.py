@@ -45,7 +45,7 @@ def parts_of(cursor: str, count: int) -> tuple[list[int], str]:
 
 
 def check_cursor(cursor: object) -> str | None:
-    """Check that a cursor, as a caller gave it, can be one."""
+    """Refuse a value that no store can have given out as a cursor. None is allowed: it means the first page."""
     if cursor is None:
         return None
     if not isinstance(cursor, str) or not 0 < len(cursor) <= MAX_LENGTH:

@@ -389,7 +389,7 @@ class LogFile:
 
     @_finds_damage
     def has_value(self, branch: str) -> bool:
-        """Tell whether a large value is stored, as far as is known, or can be seen from the end.
+        """Tell whether a large value is stored. Only seals that were read, and those near the end, are looked at.
 
         A value that is used again much later is stored again. To look for it in all seals would make the saves of new
         values slower, the longer the log is.
