@@ -233,7 +233,7 @@ class _StateBuilder:
     def _windowed(
         self, state: AgentState, lists: Mapping[str, Items[Any]], window: Window
     ) -> tuple[dict[str, Any], dict[str, tuple[object, ...]]]:
-        """The shortened lists of a window, and the items that short lists lose by it."""
+        """The lists of a state cut to a window, and, of lists that are stored in the head, the items left out."""
         update: dict[str, Any] = {}
         omitted: dict[str, int] = {}
         left_out: dict[str, tuple[object, ...]] = {}

@@ -127,7 +127,7 @@ class LogFile:
                     self._first_runs[branch] = seal
 
     def _indexed_runs(self) -> Iterator[Mapping[str, int]]:
-        """Yield the newest run of each branch, as far as it is known, and read one more seal at each step."""
+        """Yield the newest known run of each branch again and again, after reading one more seal each time."""
         yield self._newest_runs
         for seal in self._older(self._placed):
             self._placed += 1

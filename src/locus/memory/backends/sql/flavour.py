@@ -306,7 +306,7 @@ class Flavour:
         return (self.json(text),)
 
     def read_write(self, columns: Sequence[Any]) -> str:
-        """Read the JSON that the columns `write_columns` hold."""
+        """Read the JSON of a pending write from its columns `write_columns`."""
         return self.read_json(columns[0])
 
     def time(self, at: datetime) -> Any:
