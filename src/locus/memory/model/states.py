@@ -402,7 +402,7 @@ def _part(items: Sequence[Any], low: int, high: int) -> Sequence[Any]:
 
 
 def _spans(extents: Iterable[Extent], wanted: Extent) -> list[_Span]:
-    """The positions of an extent's items in a list that names the same version of its branch."""
+    """The spans at which an extent's items stand in a decoded list, which names the same run of the branch."""
     spans: list[_Span] = []
     offset, at, end = 0, wanted.skip, wanted.skip + wanted.length
     candidates: list[tuple[int, int, int]] = []
