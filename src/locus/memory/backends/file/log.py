@@ -16,7 +16,7 @@ from zlib import crc32
 
 from locus.errors import CorruptCheckpointError, LocusError
 from locus.memory.backends.file.read import NEEDED, USELESS, Sought, sought
-from locus.memory.backends.file.schema import CHECKSUM_KEY, FORMAT, SEAL_START, Places, Record, Seal
+from locus.memory.backends.file.schema import CHECKSUM_KEY, FORMAT, SEAL_START, Record, RunPlaces, Seal
 from locus.memory.model.codec import encode
 from locus.memory.model.formats import check_format, oldest
 from locus.memory.model.ids import shown_thread
@@ -453,7 +453,7 @@ class LogFile:
                     self._take(seal, places, chosen, runs)
         return runs
 
-    def _take(self, seal: Seal, places: Places, chosen: Iterable[int], taken: dict[str, list[Run]]) -> None:
+    def _take(self, seal: Seal, places: RunPlaces, chosen: Iterable[int], taken: dict[str, list[Run]]) -> None:
         runs, texts_at, crc = places
         body = self._body(seal, crc)
         for index in chosen:
