@@ -24,7 +24,7 @@ from locus.extras import require
 from locus.memory.model.codec import decode, encode
 from locus.memory.model.plan import encode_manifest, run_of
 from locus.memory.model.records import Extent
-from locus.transfer.content import HEAD, ITEMS, Checkpoint, StoredContent, log_metadata
+from locus.transfer.content import HEAD, ITEMS, MovedCheckpoint, StoredContent, log_metadata
 from locus.transfer.items import ThreadItems
 from locus.transfer.sources.folder import FolderStore
 
@@ -62,7 +62,7 @@ class AgentFrameworkSource(FolderStore):
             files[session_id] = path
         return files
 
-    async def checkpoints(self, thread_id: str) -> AsyncGenerator[Checkpoint, None]:
+    async def checkpoints(self, thread_id: str) -> AsyncGenerator[MovedCheckpoint, None]:
         path = self._files[thread_id]
         created_at, turns = await asyncio.to_thread(_read_turns, thread_id, path)
         items, parent, count = ThreadItems(), None, 0
@@ -71,7 +71,7 @@ class AgentFrameworkSource(FolderStore):
             count += len(texts)
             extent = Extent("main", number, 0, count)
             checkpoint_id = f"import-{count}"
-            yield Checkpoint(
+            yield MovedCheckpoint(
                 namespace=NAMESPACE,
                 checkpoint_id=checkpoint_id,
                 parent_id=parent,

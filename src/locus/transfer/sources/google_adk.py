@@ -29,9 +29,9 @@ from locus.memory.model.codec import decode, encode, encode_trusted
 from locus.memory.model.ids import Pattern
 from locus.memory.model.plan import run_of
 from locus.memory.model.records import Extent
-from locus.transfer.content import ITEMS, Checkpoint, StoredContent, WholeContent, log_metadata
+from locus.transfer.content import ITEMS, MovedCheckpoint, StoredContent, WholeContent, log_metadata
 from locus.transfer.items import ThreadItems
-from locus.transfer.sources.sql import Row, SQLiteReader, column_names, server_name, sqlite_path
+from locus.transfer.sources.sql import SourceRow, SQLiteReader, column_names, server_name, sqlite_path
 
 _TABLES: Final = ("sessions", "events", "user_states", "app_states")
 _METADATA: Final = "adk_internal_metadata"
@@ -70,7 +70,7 @@ class ADKTables(ABC):
         """Raise `ConfigurationError` if these are not tables of ADK, or those of a version that is too old."""
 
     @abstractmethod
-    async def all(self, statement: str, values: tuple[str, ...] = ()) -> list[Row]:
+    async def all(self, statement: str, values: tuple[str, ...] = ()) -> list[SourceRow]:
         """The rows of a statement, in which `{sessions}` stands for that table and `{json:state}` for a JSON column."""
 
     @abstractmethod
@@ -123,7 +123,7 @@ class SQLiteTables(ADKTables):
         if _METADATA in tables:  # DatabaseSessionService, which orders events of the same time by their ids
             self._order = "timestamp, id"
 
-    async def all(self, statement: str, values: tuple[str, ...] = ()) -> list[Row]:
+    async def all(self, statement: str, values: tuple[str, ...] = ()) -> list[SourceRow]:
         return await self._file.all(_filled(statement, "", ""), values)
 
     async def events(self, names: tuple[str, ...]) -> list[EventRow]:
@@ -157,7 +157,7 @@ class ServerTables(ADKTables):
                 "their schema with ?schema_name=… in the URL, if they have one of their own"
             )
 
-    async def all(self, statement: str, values: tuple[str, ...] = ()) -> list[Row]:
+    async def all(self, statement: str, values: tuple[str, ...] = ()) -> list[SourceRow]:
         rows = await self._engine.ask((_filled(statement, self._prefix, self._as_text), values))
         return [tuple(row) for row in rows]
 
@@ -197,7 +197,7 @@ class GoogleADKSource:
         ]
         return sorted(filter(pattern.matches, (joined(*map(str, row)) for row in rows)))
 
-    async def checkpoints(self, thread_id: str) -> AsyncGenerator[Checkpoint, None]:
+    async def checkpoints(self, thread_id: str) -> AsyncGenerator[MovedCheckpoint, None]:
         names = names_of(thread_id)
         if len(names) < 3:
             for shared in await self._shared(names):
@@ -231,14 +231,14 @@ class GoogleADKSource:
         await self._tables.close()
 
 
-def _shared_state(thread_id: str, row: StateRow) -> Checkpoint:
+def _shared_state(thread_id: str, row: StateRow) -> MovedCheckpoint:
     """The checkpoint that `LocusSessionService` keeps for the state of a user or an app."""
     state = _object(row.state, f"the state {thread_id!r}")
     content = WholeContent({"state": state, "origins": {}})
-    return Checkpoint(NAMESPACE, _ID, None, _moment(row.updated), "{}", content)
+    return MovedCheckpoint(NAMESPACE, _ID, None, _moment(row.updated), "{}", content)
 
 
-def _session(thread_id: str, row: StateRow, event_rows: list[EventRow]) -> Iterator[Checkpoint]:
+def _session(thread_id: str, row: StateRow, event_rows: list[EventRow]) -> Iterator[MovedCheckpoint]:
     """The checkpoints of a session: the first without events, then one for each event, with the state after it."""
     final = _object(row.state, f"the state of session {thread_id!r}")
     events = [_event(thread_id, event_row) for event_row in event_rows]
@@ -256,7 +256,7 @@ def _session(thread_id: str, row: StateRow, event_rows: list[EventRow]) -> Itera
             fields["last_update_time"] = _seconds(row.created)
         extents = [Extent(_BRANCH, count - 1, 0, count)] if count else []
         checkpoint_id = f"{_ID}-{event['id']}" if count else _ID
-        yield Checkpoint(
+        yield MovedCheckpoint(
             namespace=NAMESPACE,
             checkpoint_id=checkpoint_id,
             parent_id=parent,

@@ -19,10 +19,10 @@ from locus.memory.model.codec import decode, encode
 from locus.memory.model.ids import Pattern
 from locus.memory.model.plan import encode_manifest, run_of
 from locus.memory.model.records import Extent
-from locus.transfer.content import HEAD, ITEMS, Checkpoint, StoredContent, log_metadata
+from locus.transfer.content import HEAD, ITEMS, MovedCheckpoint, StoredContent, log_metadata
 from locus.transfer.items import ThreadItems
 from locus.transfer.sources import read_moment
-from locus.transfer.sources.sql import Row, SQLiteReader, quote_name, sqlite_path
+from locus.transfer.sources.sql import SourceRow, SQLiteReader, quote_name, sqlite_path
 
 NAMESPACE = "openai-agents"
 MAIN = "main"
@@ -53,7 +53,7 @@ class OpenAIAgentsSource:
         rows = await self._file.all(f"SELECT DISTINCT session_id FROM {quote_name(self._messages)}")
         return sorted(filter(pattern.matches, (str(name) for (name,) in rows)))
 
-    async def checkpoints(self, thread_id: str) -> AsyncGenerator[Checkpoint, None]:
+    async def checkpoints(self, thread_id: str) -> AsyncGenerator[MovedCheckpoint, None]:
         items = ThreadItems()
         for branch, rows in await self._branches(thread_id):
             name = "" if branch == MAIN else f"{branch}-"
@@ -65,7 +65,7 @@ class OpenAIAgentsSource:
                 count += len(texts)
                 extent = Extent(branch, number, 0, count)
                 checkpoint_id = f"import-{name}{together[-1][0]}"
-                yield Checkpoint(
+                yield MovedCheckpoint(
                     namespace=NAMESPACE,
                     checkpoint_id=checkpoint_id,
                     parent_id=parent,
@@ -75,7 +75,7 @@ class OpenAIAgentsSource:
                 )
                 parent = checkpoint_id
 
-    async def _branches(self, thread_id: str) -> list[tuple[str, list[Row]]]:
+    async def _branches(self, thread_id: str) -> list[tuple[str, list[SourceRow]]]:
         """The rows of each branch of a session, in order. The main branch is the last."""
         if STRUCTURE in await self._file.tables():
             rows = await self._file.all(
@@ -95,7 +95,7 @@ class OpenAIAgentsSource:
         await self._file.close()
 
 
-def _item(thread_id: str, row: Row) -> str:
+def _item(thread_id: str, row: SourceRow) -> str:
     try:
         return encode(decode(row[1]))
     except (CorruptCheckpointError, SerializationError, TypeError) as error:

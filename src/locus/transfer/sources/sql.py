@@ -80,7 +80,7 @@ def server_name(engine: SQLServerEngine[Any]) -> str:
 
 
 T = TypeVar("T")
-Row = tuple[Any, ...]
+SourceRow = tuple[Any, ...]
 
 TIMEOUT = 30.0
 """How many seconds to wait for a lock of another process."""
@@ -142,7 +142,7 @@ class SQLiteReader:
     async def columns(self, table: str) -> set[str]:
         return {str(row[1]) for row in await self.all(f"PRAGMA table_info({quote_name(table)})")}
 
-    async def all(self, statement: str, values: Sequence[Any] = ()) -> list[Row]:
+    async def all(self, statement: str, values: Sequence[Any] = ()) -> list[SourceRow]:
         return await self._run(lambda connection: connection.execute(statement, values).fetchall())
 
     async def close(self) -> None:

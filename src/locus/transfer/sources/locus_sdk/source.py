@@ -19,7 +19,7 @@ from locus.errors import CorruptCheckpointError
 from locus.memory.model.codec import canonical, encode
 from locus.memory.model.ids import Pattern
 from locus.memory.model.records import DEFAULT_NAMESPACE
-from locus.transfer.content import Checkpoint, WholeContent, state_dict
+from locus.transfer.content import MovedCheckpoint, WholeContent, state_dict
 from locus.transfer.sources import ForeignStore, read_moment
 
 
@@ -55,10 +55,10 @@ class LocusSDKSource:
     async def threads(self, pattern: Pattern) -> list[str]:
         return await self._store.threads(pattern)
 
-    async def checkpoints(self, thread_id: str) -> AsyncGenerator[Checkpoint, None]:
+    async def checkpoints(self, thread_id: str) -> AsyncGenerator[MovedCheckpoint, None]:
         parent: str | None = None
         async for old in self._store.checkpoints(thread_id):
-            yield Checkpoint(
+            yield MovedCheckpoint(
                 namespace=DEFAULT_NAMESPACE,
                 checkpoint_id=old.checkpoint_id,
                 parent_id=parent,
