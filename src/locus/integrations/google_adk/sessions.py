@@ -84,7 +84,7 @@ class StateDelta(NamedTuple):
 
 
 @dataclass(slots=True)
-class _Held:
+class _HeldSession:
     """The part of a session that a service holds in memory, as of a checkpoint."""
 
     log: ItemLog
@@ -113,8 +113,8 @@ class LocusSessionService(AsyncStoreUser, BaseSessionService):
         self._states = SharedStates(self._store, namespace)
         self._held = lru_cache(maxsize=_HELD)(self._hold)
 
-    def _hold(self, thread_id: str) -> _Held:
-        return _Held(self._store.log(thread_id, self._namespace))
+    def _hold(self, thread_id: str) -> _HeldSession:
+        return _HeldSession(self._store.log(thread_id, self._namespace))
 
     @override
     async def create_session(
@@ -244,7 +244,7 @@ class LocusSessionService(AsyncStoreUser, BaseSessionService):
             session.last_update_time = updated
             return self._commit_event_to_session(session, event)
 
-    async def _append(self, held: _Held, session: Session, item: dict[str, Any]) -> tuple[str, float]:
+    async def _append(self, held: _HeldSession, session: Session, item: dict[str, Any]) -> tuple[str, float]:
         """Append an event. Returns the new checkpoint, and the time of the session then."""
         delta = StateDelta.of(item.get("actions", {}).get("state_delta", {}))
         marker = session._storage_update_marker

@@ -27,10 +27,10 @@ from typing_extensions import is_typeddict
 from locus.errors import ConfigurationError, SerializationError
 from locus.integrations.langgraph.codec import (
     TAG,
-    Read,
+    ReadValue,
     RefusedError,
     TypedCodec,
-    Write,
+    WriteValue,
     class_name,
     missing_field,
     text_of,
@@ -110,7 +110,7 @@ def declare(codec: TypedCodec, kinds: Iterable[type]) -> None:
 def refused_types(allowing: TypedCodec, values: Iterable[Any]) -> list[str]:
     """The names of all types in these values that a codec does not allow, nested ones included."""
     found: dict[str, None] = {}
-    writers: dict[type, Write] = {}
+    writers: dict[type, WriteValue] = {}
     codec = typed_codec()
     declare(codec, allowing.types)
 
@@ -169,7 +169,7 @@ def langchain_data() -> Iterator[type]:
     yield GetOp
 
 
-def class_kind(codec: TypedCodec, kind: type) -> tuple[Write, Read]:
+def class_kind(codec: TypedCodec, kind: type) -> tuple[WriteValue, ReadValue]:
     """How instances of exactly this class are written and read."""
     if issubclass(kind, Enum):
         return _enum_kind(kind)
@@ -210,7 +210,7 @@ def _is_python_class(kind: type) -> bool:
     return kind.__flags__ & (_ON_HEAP | _IMMUTABLE) == _ON_HEAP
 
 
-def _enum_kind(kind: type[Enum]) -> tuple[Write, Read]:
+def _enum_kind(kind: type[Enum]) -> tuple[WriteValue, ReadValue]:
     def write(value: Enum) -> dict[str, Any]:
         return {"value": value.value if isinstance(value, Flag) else value.name}
 
@@ -237,7 +237,7 @@ def _flag(kind: type[Flag], value: Any) -> Enum:
 _combined: Callable[[type[Flag], int], Flag] = vars(Flag)["_missing_"].__func__
 
 
-def _named_tuple_kind(codec: TypedCodec, kind: Any) -> tuple[Write, Read]:
+def _named_tuple_kind(codec: TypedCodec, kind: Any) -> tuple[WriteValue, ReadValue]:
     names: tuple[str, ...] = kind._fields
     defaults: dict[str, Any] = kind._field_defaults
 

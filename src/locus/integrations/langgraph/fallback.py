@@ -52,7 +52,7 @@ _DAMAGE = (
 _log = logging.getLogger(__name__)
 
 
-class Key(NamedTuple):
+class GraphKey(NamedTuple):
     """Names a checkpoint of a thread."""
 
     checkpoint_id: str
@@ -119,13 +119,13 @@ class Fallback:
     async def latest(self, thread_id: str, namespace: str) -> CheckpointTuple | None:
         return await self._tuple({"configurable": {"thread_id": thread_id, "checkpoint_ns": namespace}})
 
-    async def one(self, thread_id: str, key: Key) -> CheckpointTuple | None:
+    async def one(self, thread_id: str, key: GraphKey) -> CheckpointTuple | None:
         return await self._tuple(config_of(thread_id, key.namespace, key.checkpoint_id))
 
     async def _tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         return await self._call(lambda: self.saver.get_tuple(config), lambda: self.saver.aget_tuple(config))
 
-    async def keys(self, thread_id: str) -> list[Key]:
+    async def keys(self, thread_id: str) -> list[GraphKey]:
         """The keys of all checkpoints of a thread, oldest first. Ids begin with a time, and LangGraph sorts by them."""
         return sorted(await self._each({"configurable": {"thread_id": thread_id}}, key_of))
 
@@ -193,9 +193,9 @@ class Fallback:
             ) from error
 
 
-def key_of(found: CheckpointTuple) -> Key:
+def key_of(found: CheckpointTuple) -> GraphKey:
     named = found.config["configurable"]
-    return Key(str(named["checkpoint_id"]), str(named.get("checkpoint_ns") or ""))
+    return GraphKey(str(named["checkpoint_id"]), str(named.get("checkpoint_ns") or ""))
 
 
 class BringOver:
@@ -255,7 +255,7 @@ class BringOver:
         return count
 
     @staticmethod
-    def _warn_of_forks(keys: Collection[Key], missing: Collection[Key], latest: Mapping[str, str]) -> None:
+    def _warn_of_forks(keys: Collection[GraphKey], missing: Collection[GraphKey], latest: Mapping[str, str]) -> None:
         """Log a warning, before anything is saved, if a thread was continued at both savers."""
         there = {key.here for key in keys}
         namespaces = {key.here[0] for key in missing} & latest.keys()
