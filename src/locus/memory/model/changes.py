@@ -15,7 +15,7 @@ from locus.errors import ConfigurationError
 from locus.memory.model.alignment import Match, align
 from locus.memory.model.records import Path
 
-Kind = Literal["added", "removed", "changed"]
+ChangeKind = Literal["added", "removed", "changed"]
 
 PAGE = 200
 """How many changes are given at once, unless the caller says otherwise."""
@@ -38,7 +38,7 @@ class ItemChange:
     *changed* if as many others stand in their places.
     """
 
-    kind: Kind
+    kind: ChangeKind
     old_index: int | None
     new_index: int | None
     before: Any = None
@@ -68,7 +68,7 @@ class ValueChange:
     """
 
     path: Path
-    kind: Kind
+    kind: ChangeKind
     before: Any = None
     after: Any = None
 
@@ -99,7 +99,7 @@ class PayloadDiff:
 class Segment(NamedTuple):
     """`length` changes of one kind in a row: of old items, of new ones, or of both."""
 
-    kind: Kind
+    kind: ChangeKind
     old: int
     new: int
     length: int

@@ -21,9 +21,9 @@ from typing import Any, Final, TypeVar
 from locus.errors import CorruptCheckpointError
 from locus.memory.model.alignment import Match
 from locus.memory.model.changes import (
+    ChangeKind,
     Gap,
     ItemChange,
-    Kind,
     ListDiff,
     PayloadDiff,
     Segment,
@@ -197,7 +197,7 @@ class _List:
         """The number of changes that the list counts as: 1 if it only comes or goes, and has no items."""
         return max(1, sum(segment.length for segment in self.segments))
 
-    def counted(self, kind: Kind) -> int:
+    def counted(self, kind: ChangeKind) -> int:
         return sum(segment.length for segment in self.segments if segment.kind == kind)
 
 
@@ -478,13 +478,13 @@ def payload_diff(comparison: Comparison, start: int, limit: int) -> PartRequests
     yield from comparison.read_ahead()
     found = yield from comparison.differing(comparison.old.head, comparison.new.head, ())
     total = sum(entry.count for entry in found)
-    page = _Page(comparison, start, limit)
+    page = _DiffPage(comparison, start, limit)
     for entry in found:
         yield from page.add(entry)
     return page.result(total)
 
 
-class _Page:
+class _DiffPage:
     """Puts a page together: the changes from a number on, up to a limit, and to a size."""
 
     def __init__(self, comparison: Comparison, start: int, limit: int) -> None:
@@ -519,7 +519,7 @@ class _Page:
             yield from self._add_value(entry)
 
     def _add_value(self, entry: _Value) -> PartRequests[None]:
-        kind: Kind = "added" if entry.old is MISSING else "removed" if entry.new is MISSING else "changed"
+        kind: ChangeKind = "added" if entry.old is MISSING else "removed" if entry.new is MISSING else "changed"
         old = new = None
         if kind != "added":
             old = yield from self._old.whole(entry.old, entry.path)

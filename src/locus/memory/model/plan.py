@@ -114,7 +114,7 @@ class Planner:
         left_out: Mapping[Path, Sequence[object]] | None = None,
     ) -> None:
         self.sort_keys = sort_keys
-        self.runs = Runs(rev, own_branches=own_branches)
+        self.runs = NewRuns(rev, own_branches=own_branches)
         self._base = base
         self._left_out = left_out
         self._values: dict[str, Run] = {}
@@ -415,7 +415,7 @@ def run_portions(texts: Sequence[str]) -> Iterator[Sequence[str]]:
     yield texts[first:]
 
 
-class Runs:
+class NewRuns:
     """The runs that one save adds. With `own_branches`, it continues none of its base's branches."""
 
     def __init__(self, rev: str, *, own_branches: bool) -> None:
@@ -452,7 +452,7 @@ class ListWriter:
 
     def __init__(
         self,
-        runs: Runs,
+        runs: NewRuns,
         stored: tuple[Extent, ...],
         count: int,
         text: Callable[[int], str],
