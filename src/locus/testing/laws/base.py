@@ -6,7 +6,7 @@ import inspect
 import json
 from collections.abc import AsyncIterator, Iterator, Sequence
 from datetime import datetime, timedelta, tzinfo
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol, TypeVar
 
 import pytest
 import pytest_asyncio
@@ -19,6 +19,8 @@ from locus.memory.storage import StorageBackend
 from locus.testing.data import HOSTILE_IDS
 from locus.testing.processes.workers import Crew
 from locus.testing.stores import DurableTestStore, TestStore
+
+T = TypeVar("T")
 
 
 class OpenHandle(Protocol):
@@ -104,6 +106,12 @@ class Clock:
     def stop(self, moment: datetime) -> None:
         self.standing = moment
         self._install()
+
+
+def present(value: T | None) -> T:
+    """The value that a call has returned, after asserting that there is one."""
+    assert value is not None
+    return value
 
 
 def exact(value: Any) -> str:
