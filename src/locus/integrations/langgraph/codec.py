@@ -275,14 +275,14 @@ class TypedCodec:
         return found
 
     def read_fields(self, fields: Mapping[str, Any]) -> dict[str, Any]:
-        found: dict[str, Any] = {}
+        values: dict[str, Any] = {}
         name = ""
         try:
             for name, value in fields.items():
-                found[name] = self.read(value) if isinstance(value, dict | list) else value
+                values[name] = self.read(value) if isinstance(value, dict | list) else value
         except RefusedError as refused:
             raise refused.inside(name) from refused.__cause__
-        return found
+        return values
 
     def _read_tagged(self, value: Mapping[str, Any]) -> Any:
         name = value[TAG]

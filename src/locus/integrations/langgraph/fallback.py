@@ -239,19 +239,19 @@ class BringOver:
         brought: dict[str, str] = {}
         count = 0
         for key in missing:
-            found = await self.fallback.one(thread_id, key)
-            if found is None:  # deleted in the meantime
+            checkpoint = await self.fallback.one(thread_id, key)
+            if checkpoint is None:  # deleted in the meantime
                 continue
-            await self._put_writes(found)
-            await self._receiver.receive(found, created_at=_moment(found))
+            await self._put_writes(checkpoint)
+            await self._receiver.receive(checkpoint, created_at=_moment(checkpoint))
             brought[key.here[0]] = key.checkpoint_id
             count += 1
         for namespace, newest in brought.items():
             if namespace in latest and latest[namespace] > newest:
                 await self._keep_latest(thread_id, namespace, latest[namespace], newest)
         for key in {key.namespace: key for key in keys}.values():
-            if key.here in present and (found := await self.fallback.one(thread_id, key)) is not None:
-                await self._add_writes(thread_id, found)
+            if key.here in present and (checkpoint := await self.fallback.one(thread_id, key)) is not None:
+                await self._add_writes(thread_id, checkpoint)
         return count
 
     @staticmethod
@@ -281,16 +281,16 @@ class BringOver:
         for task in _tasks(found):
             await self._receiver.aput_writes(found.config, task.writes, task.task_id, task.path)
 
-    async def _add_writes(self, thread_id: str, found: CheckpointTuple) -> None:
+    async def _add_writes(self, thread_id: str, checkpoint: CheckpointTuple) -> None:
         """Bring over what tasks have written since the latest checkpoint was brought over."""
-        tasks = _tasks(found)
+        tasks = _tasks(checkpoint)
         if not tasks:
             return
-        there = await self._store.get_writes(thread_id, *key_of(found).here)
+        there = await self._store.get_writes(thread_id, *key_of(checkpoint).here)
         known = {(write.task_id, write.channel) for write in there}
         for task in tasks:
             if any((task.task_id, channel) not in known for channel, _ in task.writes):
-                await self._receiver.aput_writes(found.config, task.writes, task.task_id, task.path)
+                await self._receiver.aput_writes(checkpoint.config, task.writes, task.task_id, task.path)
 
 
 class _Task(NamedTuple):

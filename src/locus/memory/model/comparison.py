@@ -243,10 +243,10 @@ class Comparison:
         if all(is_list) or (is_list[0] and new is MISSING) or (is_list[1] and old is MISSING):
             return (yield from self._list(old, new, path, *lengths))
         if isinstance(old, dict) and isinstance(new, dict):
-            found: list[_Value | _List] = []
+            differences: list[_Value | _List] = []
             for key in {**new, **old}:
-                found += yield from self.differing(old.get(key, MISSING), new.get(key, MISSING), (*path, key))
-            return found
+                differences += yield from self.differing(old.get(key, MISSING), new.get(key, MISSING), (*path, key))
+            return differences
         simple = not any(is_list) and not isinstance(old, dict) and not isinstance(new, dict)
         if simple and MISSING not in (old, new) and canonical(old) == canonical(new):
             return []
@@ -254,7 +254,7 @@ class Comparison:
 
     def _inside(self, path: Path) -> PartRequests[list[_Value | _List]]:
         """The differences in the parts cut out of a large value that both checkpoints have. It is not read itself."""
-        found: list[_Value | _List] = []
+        differences: list[_Value | _List] = []
         done: set[Path] = set()
         for inner in self._inner.get(path, ()):
             if any(inner[:length] in done for length in range(len(path) + 1, len(inner))):
@@ -264,8 +264,8 @@ class Comparison:
             nothing: Any = [] if isinstance(other if cut is None else cut, tuple) else None
             if isinstance(cut, str) or isinstance(other, str):
                 done.add(inner)
-            found += yield from self.differing(nothing, nothing, inner)
-        return found
+            differences += yield from self.differing(nothing, nothing, inner)
+        return differences
 
     def _list(
         self, old: Any, new: Any, path: Path, old_length: int | None, new_length: int | None
@@ -476,10 +476,10 @@ def items(side: Side, node: Any, path: Path, low: int, high: int) -> PartRequest
 def payload_diff(comparison: Comparison, start: int, limit: int) -> PartRequests[PayloadDiff]:
     """One page of the differences between two checkpoints."""
     yield from comparison.read_ahead()
-    found = yield from comparison.differing(comparison.old.head, comparison.new.head, ())
-    total = sum(entry.count for entry in found)
+    differences = yield from comparison.differing(comparison.old.head, comparison.new.head, ())
+    total = sum(entry.count for entry in differences)
     page = _DiffPage(comparison, start, limit)
-    for entry in found:
+    for entry in differences:
         yield from page.add(entry)
     return page.result(total)
 

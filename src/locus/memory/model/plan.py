@@ -364,14 +364,14 @@ class _ListPlan:
     def _common_with(self, chain: DigestChain, extent: Extent, at: int) -> int:
         """The number of items of an extent that digests prove equal to those of this list from `at` on."""
         marks = {mark.position: mark.digest for mark in chain.digested(self._sort_keys)}
-        found = BEGINNING if extent.skip == 0 else marks.get(extent.skip)
-        if found is None:
+        digest = BEGINNING if extent.skip == 0 else marks.get(extent.skip)
+        if digest is None:
             return 0
         same = 0
         count = min(extent.length, len(self._items) - at)
         for index in range(count):
-            found = extended(found, self._visible_text(at + index))
-            if marks.get(extent.skip + index + 1) == found:
+            digest = extended(digest, self._visible_text(at + index))
+            if marks.get(extent.skip + index + 1) == digest:
                 same = index + 1
         return same
 

@@ -227,18 +227,18 @@ class ThreadTable:
     def exported(self, after_seq: int, limit: int | None, known: Mapping[str, int]) -> Exported:
         """A page of an export: checkpoints, and the runs they need that the reader does not know."""
         rows = list(islice((row for seq, row in self.rows.items() if seq > after_seq), limit))
-        found = self._exported(rows, known)
+        page = self._exported(rows, known)
         if limit is not None:
             named = (newest_runs([row.manifest]) for row in rows)
             places = ((row.entry.namespace, row.entry.checkpoint_id) for row in rows)
             count = min(
                 fitting(measured_checkpoint(row.entry, row.head, row.manifest).size for row in rows),
-                fitting(brought(named, ((run.branch, run.number, text_bytes(run.items)) for run in found.runs))),
-                fitting(measured_writes(found.writes.get(place, ())).size for place in places),
+                fitting(brought(named, ((run.branch, run.number, text_bytes(run.items)) for run in page.runs))),
+                fitting(measured_writes(page.writes.get(place, ())).size for place in places),
             )
             if count < len(rows):
                 return replace(self._exported(rows[:count], known), more=True)
-        return found
+        return page
 
     def _exported(self, rows: Sequence[TableRow], known: Mapping[str, int]) -> Exported:
         runs = [

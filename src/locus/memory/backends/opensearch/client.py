@@ -188,15 +188,15 @@ class Client:
         return self.get_each((thread, thread) for thread in threads)
 
     def _get(self, body: Json, params: dict[str, Any]) -> dict[str, StoredDocument]:
-        found: dict[str, StoredDocument] = {}
+        documents: dict[str, StoredDocument] = {}
         for doc in self.send("POST", f"{self.index}/_mget", body, **params)["docs"]:
             if "error" in doc:
                 raise _item_failure(doc.get("status", 0), doc["error"])
             if doc["found"]:
-                found[doc["_id"]] = StoredDocument(
+                documents[doc["_id"]] = StoredDocument(
                     doc["_id"], doc.get("_source", {}), doc["_seq_no"], doc["_primary_term"]
                 )
-        return found
+        return documents
 
     def write(self, routing: str, items: Sequence[BulkItem]) -> list[bool]:
         """Write documents of one thread, in this order. False for those whose condition did not hold.

@@ -486,7 +486,7 @@ def outlived_page(
 
 def _entries_of(client: Client, hit_filter: HitFilter, threads: Mapping[str, str]) -> dict[str, list[Entry]]:
     """List the entries of some threads, by the digests of their ids."""
-    found: dict[str, list[Entry]] = {thread: [] for thread in threads}
+    entries: dict[str, list[Entry]] = {thread: [] for thread in threads}
     body = {
         "query": {"bool": {"filter": [{"term": {"kind": CHECKPOINT}}, {"terms": {"thread": list(threads)}}]}},
         "sort": NEWEST_FIRST,
@@ -494,8 +494,8 @@ def _entries_of(client: Client, hit_filter: HitFilter, threads: Mapping[str, str
     }
     for hits in client.pages(body):
         for state, record, hit in hit_filter.visible(hits):
-            found[hit.source["thread"]].append(record.entry(state.thread_id))
-    return found
+            entries[hit.source["thread"]].append(record.entry(state.thread_id))
+    return entries
 
 
 def _orphans_of(
