@@ -158,7 +158,7 @@ class Telemetry:
 
 
 class ObservedStore(CheckpointStore):
-    """A store whose operations are measured. It is the other one in all else."""
+    """A store that measures each operation, and passes it on to the store that it wraps."""
 
     def __init__(self, inner: CheckpointStore, telemetry: Telemetry) -> None:
         self._inner = inner

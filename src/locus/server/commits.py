@@ -132,7 +132,7 @@ def _manifest(body: CommitBody) -> str:
 
 
 def _extents(cut: str | Iterable[tuple[str, int, int, int]]) -> Iterable[Extent]:
-    """What a line of the manifest names."""
+    """The extents in one entry of the manifest."""
     return [Extent(cut, 0, 0, 1)] if isinstance(cut, str) else map(Extent._make, cut)
 
 

@@ -91,7 +91,7 @@ class OwnQuota:
 
 @dataclass
 class Charge:
-    """A save that was counted."""
+    """A save that was counted against a token's quota, and that can be taken back."""
 
     token: str
     day: str

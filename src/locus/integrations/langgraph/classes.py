@@ -108,7 +108,7 @@ def declare(codec: TypedCodec, kinds: Iterable[type]) -> None:
 
 
 def refused_types(allowing: TypedCodec, values: Iterable[Any]) -> list[str]:
-    """The names of all types in these values that a codec does not allow, inside of one another too."""
+    """The names of all types in these values that a codec does not allow, nested ones included."""
     found: dict[str, None] = {}
     writers: dict[type, Write] = {}
     codec = typed_codec()
@@ -154,7 +154,7 @@ def _always_allowed() -> Iterator[type]:
 
 
 def langchain_data() -> Iterator[type]:
-    """LangChain's other serialisable classes that are data. Its models, tools, prompts and chains are programs.
+    """LangChain's other serialisable classes that hold data only.
 
     They have the tags of classes that a user lists, because users have had to list them.
     """
@@ -221,7 +221,7 @@ def _enum_kind(kind: type[Enum]) -> tuple[Write, Read]:
 
 
 def _flag(kind: type[Flag], value: Any) -> Enum:
-    """A combination of flags, without calling a `_missing_` of its class."""
+    """Make a combination of flags without calling the class's `_missing_`."""
     bits = max([64, *(member.value.bit_length() for member in kind)])
     if type(value) is not int or not 0 <= value < 1 << bits:
         raise ValueError("these are no flags")
@@ -473,7 +473,7 @@ class ModelKind:
         return values
 
     def _completed(self, values: dict[str, Any]) -> dict[str, Any]:
-        """With the defaults of missing fields, all in the order of the class."""
+        """The values with defaults for missing fields, in the order of the class."""
         for name in self._required:
             if name not in values:
                 raise missing_field(self._kind, name)
@@ -501,7 +501,7 @@ def _maker(info: FieldInfo) -> Callable[[], Any]:
 
 
 def _is_default(value: Any, info: FieldInfo) -> bool:
-    """Whether this value of a field is its default, and need not be written."""
+    """Whether a field has its default value, which need not be written."""
     if info.default_factory is not None:
         return type(value) in _EMPTY and not value and info.default_factory is type(value)
     return value is info.default or (type(value) is str and type(info.default) is str and value == info.default)

@@ -75,7 +75,7 @@ class NotAllowedError(SerializationError):
         self._loading = loading
 
     def naming(self, types: Iterable[str]) -> NotAllowedError:
-        """The same error, with these types too: so that they need not be found out one by one."""
+        """This error, extended by more types, so that a user learns all of them at once."""
         return NotAllowedError(self.path, [*dict.fromkeys([*self.types, *types])], loading=self._loading)
 
 
@@ -162,7 +162,7 @@ class TypedCodec:
         return list(self._writers)
 
     def unknown(self, value: Any) -> Iterator[str]:
-        """The tags in a stored value that are not allowed."""
+        """The tags in a stored value that this codec does not know."""
         waiting = [value]
         while waiting:
             found = waiting.pop()
@@ -190,7 +190,7 @@ class TypedCodec:
             raise SerializationError(f"{path_text(path)} is nested too deep, or holds itself") from error
 
     def decode(self, value: Any, path: tuple[str | int, ...] = ()) -> Any:
-        """The value that `encode` was given."""
+        """The value that `encode` has written."""
         try:
             return self.read(value)
         except RefusedError as refused:
@@ -306,7 +306,7 @@ class TypedCodec:
         return pairs
 
     def read_keys(self, values: Any) -> list[Any]:
-        """The items of a set."""
+        """Read the stored items of a set."""
         found = self.read_all(values)
         check_hashes(found)
         return found

@@ -60,15 +60,15 @@ class Key(NamedTuple):
 
     @property
     def here(self) -> tuple[str, str]:
-        """The namespace and the id under which it is stored here."""
+        """The stored namespace and id of this checkpoint."""
         return stored_namespace(self.namespace), self.checkpoint_id
 
 
 class Receiver(Protocol):
-    """What threads are brought to: a `LocusSaver`."""
+    """The destination of threads that are brought over: a `LocusSaver`."""
 
     async def loaded(self, thread_id: str, namespace: str, checkpoint_id: str) -> CheckpointTuple | None:
-        """A checkpoint that is here. The namespace is named as it is stored."""
+        """A checkpoint of the destination. The namespace is the stored one."""
 
     async def receive(
         self,
@@ -113,7 +113,7 @@ class Fallback:
             )
 
     def allow(self, names: Collection[tuple[str, ...]]) -> None:
-        """Tell it which classes a graph declares, as LangGraph would."""
+        """Tell the other saver which classes a graph declares, as LangGraph would."""
         self.saver = self.saver.with_allowlist(names)
 
     async def latest(self, thread_id: str, namespace: str) -> CheckpointTuple | None:
@@ -133,7 +133,7 @@ class Fallback:
         return sorted(set(await self._each(None, lambda found: str(found.config["configurable"]["thread_id"]))))
 
     async def _each(self, config: RunnableConfig | None, read: Callable[[CheckpointTuple], T]) -> list[T]:
-        """What is read from each checkpoint. The checkpoints themselves are large, and are not kept."""
+        """The result of `read` for each checkpoint. The checkpoints are large, so none is kept."""
 
         async def read_all() -> list[T]:
             return [read(found) async for found in self.saver.alist(config)]
@@ -157,7 +157,10 @@ class Fallback:
 
     @contextmanager
     def _capability(self, what: str) -> Iterator[None]:
-        """Nothing has been deleted here yet. If it were, it would come back with the next touch."""
+        """A context that raises CapabilityError if the other saver cannot do something.
+
+        Nothing was done here yet: what the other saver keeps would be brought over again.
+        """
         try:
             yield
         except NotImplementedError as error:
@@ -216,7 +219,7 @@ class BringOver:
             await self._add_writes(thread_id, latest)
 
     async def _mend_order(self, thread_id: str, namespace: str, checkpoint_id: str) -> None:
-        """Let a thread continue from its later line, if a worker was killed before it had seen to that."""
+        """Restore the latest checkpoint of a thread, if a worker was killed before it could do so."""
         entry = await self._store.entry(thread_id, namespace)
         if entry is None or entry.checkpoint_id != checkpoint_id:
             return
@@ -253,7 +256,7 @@ class BringOver:
 
     @staticmethod
     def _warn_of_forks(keys: Collection[Key], missing: Collection[Key], latest: Mapping[str, str]) -> None:
-        """Log it, before anything is saved, if a thread has gone on at both savers."""
+        """Log a warning, before anything is saved, if a thread was continued at both savers."""
         there = {key.here for key in keys}
         namespaces = {key.here[0] for key in missing} & latest.keys()
         if any((namespace, latest[namespace]) not in there for namespace in namespaces):
@@ -291,7 +294,7 @@ class BringOver:
 
 
 class _Task(NamedTuple):
-    """What a task has written."""
+    """A task, and its pending writes."""
 
     task_id: str
     path: str
@@ -314,7 +317,7 @@ def _tasks(found: CheckpointTuple) -> list[_Task]:
 
 
 def _moment(found: CheckpointTuple) -> datetime | None:
-    """When a checkpoint was made; None if it does not say so."""
+    """The time in a checkpoint; None if it has none."""
     try:
         moment = datetime.fromisoformat(found.checkpoint["ts"])
     except (KeyError, TypeError, ValueError):

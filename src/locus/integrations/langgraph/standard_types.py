@@ -89,7 +89,7 @@ def _fraction_text(value: Fraction) -> str:
 
 
 def _read_fraction(text: str) -> Fraction:
-    """`Fraction` itself would also take an exponent, and work out the power."""
+    """Read a fraction. `Fraction` itself would accept an exponent, and compute a huge power."""
     numerator, slash, denominator = text.partition("/")
     return Fraction(int(numerator), int(denominator) if slash else 1)
 
@@ -203,7 +203,7 @@ def _read_delta(parts: Any) -> datetime.timedelta:
 
 
 def _own_name(zone: datetime.timezone) -> str | None:
-    """The name of a fixed offset, if it was given one."""
+    """The name of a time zone with a fixed offset, if it was given one."""
     name = zone.tzname(None)
     return None if name == datetime.timezone(zone.utcoffset(None)).tzname(None) else name
 
@@ -252,7 +252,7 @@ def _pairs_reader(codec: TypedCodec, kind: Callable[[Any], Any]) -> Read:
 
 
 def factory_name(value: defaultdict[Any, Any]) -> str | None:
-    """The name that the factory of a defaultdict is kept by."""
+    """The stored name of a defaultdict's factory."""
     factory = value.default_factory
     if factory is None:
         return None

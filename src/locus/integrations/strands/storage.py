@@ -1,4 +1,4 @@
-"""`LocusStorage`: Strands' `Storage` on every backend, for its `SnapshotSessionManager` and whatever else stores bytes.
+"""`LocusStorage`: Strands' `Storage` on every backend, for its `SnapshotSessionManager` and for any bytes.
 
 A key is a thread of the namespace `strands-storage`, and each write is a checkpoint of it. All snapshots of an agent
 are one thread: `snapshot_latest.json`, which every turn writes anew, and those of `immutable_history`, which are
@@ -61,7 +61,7 @@ class InvalidKeyError(InvalidIdError, StorageError):
 
 
 class Place(NamedTuple):
-    """Where a value is kept."""
+    """The thread and the namespace that keep a value."""
 
     thread_id: str
     full: str
@@ -81,7 +81,7 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Held:
-    """The newest snapshot of a thread that this handle has seen."""
+    """The newest snapshot of a thread that this handle has read or written."""
 
     version: EncodedVersion
     body: bytes
@@ -135,12 +135,12 @@ class LocusStorage(AsyncStoreUser):
         return await awaited(self._read(place, checkpoint_id))
 
     async def messages(self, key: str, limit: int | None = None, *, checkpoint_id: str | None = None) -> List[Any]:
-        """The newest messages of a snapshot, in order. Only these are read; none if there is no snapshot."""
+        """The newest messages of a snapshot, in order; none if there is no snapshot. Older ones are not read."""
         place = self._place(key)
         return await awaited(self._messages(place, limit, checkpoint_id))
 
     async def delete(self, key: str) -> None:
-        """Delete what is under a key, with its history."""
+        """Delete the value under a key, with its history."""
         await awaited(self._delete(self._place(key)))
 
     async def list(self, query: str = "") -> List[str]:
@@ -150,12 +150,12 @@ class LocusStorage(AsyncStoreUser):
         return [key[len(self._prefix) :] for key in found]
 
     async def search(self, query: str) -> List[StorageSearchResult]:
-        """What the search strategy finds. Without one, values with words of the query: that reads every value."""
+        """The keys that the search strategy finds. By default, every value is searched for the query's words."""
         strategy: SearchStrategy[Any] = self._search_strategy or KeywordSearchStrategy()
         return await strategy.search(self, query)
 
     def namespace(self, prefix: str) -> Self:
-        """The same storage, of which only the keys under a prefix are seen. Closing one of the two closes both."""
+        """A view of this storage that has only the keys under a prefix. Closing either closes both."""
         inner = _checked_prefix(prefix).rstrip("/")
         scoped = copy(self)
         scoped._prefix = f"{self._prefix}{inner}/" if inner else self._prefix
@@ -163,7 +163,7 @@ class LocusStorage(AsyncStoreUser):
         return scoped
 
     async def history(self, key: str, limit: int | None = 10, before: str | None = None) -> List[SessionPoint]:
-        """The points in the history of a key, newest first. Those of a snapshot are those of all its agent's snapshots.
+        """The points in the history of a key, newest first. All snapshots of an agent share one history.
 
         `items` is how many messages there were, if that is known, and `change` is `latest` or the id of a snapshot.
         """
@@ -172,7 +172,7 @@ class LocusStorage(AsyncStoreUser):
         return [_point(entry) for entry in entries]
 
     async def rewind(self, key: str, checkpoint_id: str) -> None:
-        """Let a key have the value again that it had at a checkpoint. Later points stay in the history."""
+        """Restore the value that a key had at a checkpoint. Later points stay in the history."""
         data = await self.read(key, checkpoint_id=checkpoint_id)
         if data is None:
             raise CheckpointNotFoundError(f"the key has no checkpoint {checkpoint_id!r:.80}")
@@ -252,7 +252,7 @@ class LocusStorage(AsyncStoreUser):
         return [message_of(item) for item in version.lists.get(_ITEMS, ())]  # what is no snapshot has none
 
     async def _at(self, place: Place, newest: V, entry: Entry, read: Callable[[str], Awaitable[V | None]]) -> V | None:
-        """What is at a place: usually the newest checkpoint, or one before snapshots of the history."""
+        """The checkpoint that holds a place's value: the newest, or the last before snapshots of the history."""
         if place.name != _LATEST or _name(entry) == _LATEST:
             return newest
         async for older in self._entries(place.thread_id):
@@ -303,7 +303,7 @@ class LocusStorage(AsyncStoreUser):
 
 
 def _encoded(data: bytes, known: tuple[bytes, ...], fresh: Sequence[str], sort_keys: bool) -> EncodedList:
-    """The items of a snapshot. Those that are known are taken apart only if they have to be written after all."""
+    """The items of a snapshot as an encoded list. Known items are taken apart only if they must be written."""
     every: list[str] = []
 
     def text(index: int) -> str:
@@ -354,7 +354,7 @@ def _point(entry: Entry) -> SessionPoint:
 
 
 def _checked_key(key: str) -> str:
-    """A key as Strands' own storages understand it: one slash between names, none before and behind them."""
+    """A key in the form of Strands' own storages: single slashes between names, and none at the ends."""
     normal = _checked_prefix(key).rstrip("/")
     if not normal:
         raise InvalidKeyError("a key must not be empty")

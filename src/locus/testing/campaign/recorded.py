@@ -14,7 +14,7 @@ from locus.memory.checkpointer import THIRTY_DAYS, Checkpointer, HistoryEntry, P
 from locus.memory.model.records import ANY, DEFAULT_NAMESPACE, Unset
 from locus.memory.model.retention import VacuumProgress
 from locus.memory.store import CheckpointStore
-from locus.testing.campaign.history import Log, Told
+from locus.testing.campaign.history import ClientLog, Told
 from locus.testing.processes.jobs import digest, known_digest, payload_digest
 
 T = TypeVar("T")
@@ -35,7 +35,7 @@ whole_digest: ContextVar[str | None] = ContextVar("whole_digest", default=None)
 class RecordedCheckpointer(Checkpointer):
     """A handle on a store that records its operations. Each save has a name, stored in its metadata as `op`."""
 
-    def __init__(self, store: CheckpointStore, log: Log) -> None:
+    def __init__(self, store: CheckpointStore, log: ClientLog) -> None:
         super().__init__(store)
         self.log = log
         self.clock_jumps = False

@@ -127,7 +127,7 @@ class LogFile:
                     self._first_runs[branch] = seal
 
     def _indexed_runs(self) -> Iterator[Mapping[str, int]]:
-        """Yield the newest run of each branch, as far as it is known, and read one more seal at each step."""
+        """Yield the newest known run of each branch again and again, after reading one more seal each time."""
         yield self._newest_runs
         for seal in self._older(self._placed):
             self._placed += 1
@@ -389,7 +389,7 @@ class LogFile:
 
     @_finds_damage
     def has_value(self, branch: str) -> bool:
-        """Tell whether a large value is stored, as far as is known, or can be seen from the end.
+        """Tell whether a large value is stored. Only seals that were read, and those near the end, are looked at.
 
         A value that is used again much later is stored again. To look for it in all seals would make the saves of new
         values slower, the longer the log is.
@@ -699,7 +699,7 @@ def _chosen(runs: Sequence[Sequence[Any]], open_branches: dict[str, list[Sought]
 
 
 class CommitView:
-    """A log as a `commit_rules.View`."""
+    """A file's log as the `View` of a thread on which `commit_rules.decide` decides."""
 
     def __init__(self, log: LogFile) -> None:
         self._log = log

@@ -78,7 +78,7 @@ class TextPlaces:
         return (start, start + texts.sizes[ref.line]) if start > 0 else None
 
     def far_text(self, ref: TextRef) -> FarText:
-        """The facts about a text for a tip: its place, whichever objects it will be merged into."""
+        """The place and length of a text, as a tip (see `tip`) states them, however its object is merged later."""
         texts = self._texts.get(ref.event)
         if texts is None or ref.event <= self.unsized:
             return FarText(0, {})

@@ -111,7 +111,7 @@ class Marker(NamedTuple):
 
 
 class MergedObject(NamedTuple):
-    """The events `low` to `high` in one object: only their entries, or only their items.
+    """An object with the events `low` to `high` of a thread: only their entries, or only their items.
 
     `note` means, for entries, the first event that a load of the latest checkpoint needs; for items, the event up to
     which deleted texts were left out.

@@ -171,7 +171,7 @@ def indexed_word(word: str) -> str:
 
 
 def indexed_words(*values: Any) -> str:
-    """The words of JSON values, as the index has them."""
+    """All words of some JSON values as one text for the index. Very long words are replaced by digests."""
     found = words("\n".join(text for value in values for text in texts_in(value)))
     if max(map(len, found), default=0) > MAX_WORD_LENGTH:
         found = [indexed_word(word) for word in found]

@@ -168,7 +168,7 @@ class SQLiteEngine(SQLEngine, CommitsTogether):
         return await self._run(self._writer, job)
 
     async def _remove(self, change: Change[T], *, in_turn: bool = False) -> T:
-        """Works even if the disk is full. After a removal in turn, the file is left to others for as long again.
+        """Carry out a change that frees space, even if the disk is full. After one `in_turn`, pause as long as it took.
 
         Whoever waits for the file only looks now and then whether it is free.
         """

@@ -14,7 +14,7 @@ from locus.memory.model.records import ANY
 from locus.memory.saver import CheckpointSaver
 from locus.testing.data import EXACT_VALUES
 from locus.testing.laws.base import Laws, OpenHandle, assert_same, present
-from locus.testing.laws.saving.cost import Sent
+from locus.testing.laws.saving.cost import SentBytes
 
 KEYS = {"checkpoint_id", "parent_checkpoint_id", "checkpoint", "metadata", "created_at"}
 NAMESPACES = ("", "default", "inner", "inner|deeper", "Inner")
@@ -348,7 +348,7 @@ class SaverCostLaws(SaverFixtures):
     async def test_puts_are_flat(
         self, saver: CheckpointSaver, open_saver: OpenSaver, monkeypatch: pytest.MonkeyPatch, warm: bool
     ) -> None:
-        sent = Sent()
+        sent = SentBytes()
         sent.watch(type(saver.store.engine), monkeypatch)
         sizes = []
         for turn in range(TURNS):

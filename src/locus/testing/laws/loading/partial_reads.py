@@ -188,7 +188,7 @@ class PartialReadLaws(Laws):
     async def test_a_save_of_unknown_origin_that_resembles_nothing_is_kept_whole(
         self, checkpointer: Checkpointer, open_handle: OpenHandle
     ) -> None:
-        """The state was trimmed, edited at the front, shuffled or made anew, and its lists may be in several pieces."""
+        """Such a state was trimmed, edited at the front, shuffled or made anew. Its lists may have several pieces."""
         state = _turn(AgentState(), 0)
         first = await checkpointer.save(state, "t")
         for turn in range(1, 8):
