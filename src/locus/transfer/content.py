@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import accumulate
@@ -24,7 +24,7 @@ from locus.memory.model.digests import DigestChain
 from locus.memory.model.ids import digest
 from locus.memory.model.manifest import decode_manifest
 from locus.memory.model.payloads import chains, dict_from, dict_payload, stored_trace
-from locus.memory.model.plan import ListWriter, NewRuns, Planner, encode_manifest
+from locus.memory.model.plan import ListWriter, NewRuns, Planner, encode_manifest, run_of
 from locus.memory.model.records import Base, Entry, Extent, Path, Run, Stored, Write
 from locus.memory.model.states import state_payload
 from locus.memory.model.trace import Trace
@@ -224,13 +224,27 @@ class WholeContent(MovedContent):
 _LOG = "log"
 ITEMS = ("items",)
 """The path of the items in the payload of an item log."""
-HEAD = '{"items":[]}'
+_HEAD = '{"items":[]}'
 """The head of an item log."""
 
 
 def log_metadata(change: str, extents: Sequence[Extent]) -> str:
     """The metadata of a checkpoint in an item log (see `locus.memory.item_log`)."""
     return encode_trusted({_LOG: encode_trusted([change, extents])})
+
+
+def log_checkpoints(
+    namespace: str, branch: str, steps: Iterable[tuple[str, datetime, Sequence[str]]], items: ThreadItems
+) -> Iterator[MovedCheckpoint]:
+    """One line of an item log that is imported. A step has the id and time of a checkpoint, and the items it adds."""
+    parent, count = None, 0
+    for number, (checkpoint_id, created_at, texts) in enumerate(steps):
+        items.add([run_of(branch, number, count, texts)])
+        count += len(texts)
+        extent = Extent(branch, number, 0, count)
+        content = StoredContent(_HEAD, encode_manifest({ITEMS: (extent,)}), items)
+        yield MovedCheckpoint(namespace, checkpoint_id, parent, created_at, log_metadata("import", [extent]), content)
+        parent = checkpoint_id
 
 
 def comparable_metadata(metadata: str) -> Any:

@@ -42,12 +42,13 @@ async def checkpoints(store: CheckpointStore, thread_id: str) -> AsyncGenerator[
         async for page in pages:
             items.add(page.runs)
             for stored in page.checkpoints:
-                yield _checkpoint(stored, items, page.writes)
+                yield stored_checkpoint(stored, items, page.writes)
 
 
-def _checkpoint(
+def stored_checkpoint(
     stored: Stored, items: ThreadItems, writes: Mapping[tuple[str, str], Sequence[Write]]
 ) -> MovedCheckpoint:
+    """A checkpoint as a store has exported it, with those of the pending writes that are its own."""
     entry = stored.entry
     try:
         content = StoredContent(stored.head, stored.manifest, items)

@@ -18,10 +18,11 @@ from locus.testing.campaign.faults import CLIENT_FAULTS, KILLED
 from locus.testing.campaign.finding import Finding, Kind
 from locus.testing.campaign.history import ClientLog, History, has_begun, log_of
 from locus.testing.campaign.plan import RoundPlan, planned
-from locus.testing.campaign.report import BEGIN, END, report, summary, write_report
+from locus.testing.campaign.report import report
 from locus.testing.campaign.rounds import Campaign, CampaignOptions, RoundOutcome, fault_names, run_round
 from locus.testing.campaign.tally import FailedRound, Tally
 from locus.testing.processes.workers import Crew
+from tests.soak.pages import BEGIN, END, summary, write_report
 
 NAMES = ("a", "b", "c", *CLIENT_FAULTS)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from datetime import datetime, timedelta, tzinfo
 from typing import Any, ClassVar, Protocol, TypeVar
 
@@ -158,6 +158,14 @@ async def snapshot(handle: Checkpointer) -> dict[str, list[HistoryEntry]]:
 def dicts(handle: Checkpointer) -> StorageBackend:
     """A backend for plain dicts on the store of a handle."""
     return StorageBackend(handle.store)
+
+
+async def save_each(
+    handle: Checkpointer, names: Iterable[str], data: dict[str, Any] | None = None, **more: Any
+) -> None:
+    """Save a dict, empty by default, in each of these threads, one after the other."""
+    for name in names:
+        await dicts(handle).save(name, data or {}, **more)
 
 
 class WorkerLaws(Laws):

@@ -20,7 +20,7 @@ from locus.memory.model.records import Write, writes_order
 from locus.memory.store import SPECIAL_CHANNELS
 from locus.transfer.content import MovedCheckpoint, WholeContent
 from locus.transfer.move import Source
-from locus.transfer.sources.locus_sdk.source import LocusSDKSource, as_dict, moment
+from locus.transfer.sources.locus_sdk.source import as_dict, moment
 from locus.transfer.sources.locus_sdk.sql import OldTable
 from locus.transfer.sources.sql import closed_on_failure, column_names, read_json, server_name, sql_engine
 
@@ -42,7 +42,7 @@ async def open_oracle(url: str) -> Source:
             if columns >= _OF_SAVER:
                 return OldSaverTables(engine, place, f"{place.removesuffix('_checkpoints')}_writes")
             if columns >= _OF_BACKEND:
-                return LocusSDKSource(OldTable(engine, place, time="SYS_EXTRACT_UTC(updated_at)"))
+                return OldTable(engine, place, time="SYS_EXTRACT_UTC(updated_at)")
         raise ConfigurationError(
             f"there is no table {given or TABLE} of locus-sdk 3 at {server_name(engine)}: "
             "name another with ?table_name=… and ?schema_name=… in the URL"
