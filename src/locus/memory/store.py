@@ -76,6 +76,7 @@ from locus.memory.model.plan import ContentNeeded, LeftOutNeeded, LeftOutUnknown
 from locus.memory.model.records import (
     ANY,
     DEFAULT_NAMESPACE,
+    Ancestor,
     Base,
     CheckpointKey,
     Commit,
@@ -835,6 +836,18 @@ class CheckpointStore:
             check_id(task_id, "task_id")
         async with self.using():
             return await engine.get_writes(thread_id, namespace, checkpoint_id, task_id)
+
+    async def ancestors(
+        self, thread_id: str, checkpoint_id: str, namespace: str, limit: int, channels: Collection[str]
+    ) -> list[Ancestor]:
+        """Checkpoints from which one was made, without their runs, and what tasks wrote to these channels since."""
+        engine = self._with_capability(KeepsWrites, "pending writes")
+        check_ids(thread_id, None, namespace)
+        check_id(checkpoint_id, "checkpoint_id")
+        for channel in channels:
+            check_id(channel, "channel", empty=True)
+        async with self.using():
+            return await engine.ancestors(thread_id, namespace, checkpoint_id, max(1, limit), channels)
 
     async def close(self) -> None:
         self._lanes_here = None

@@ -18,6 +18,7 @@ from locus.memory.model.commit_rules import decide
 from locus.memory.model.manifest import newest_runs, wanted
 from locus.memory.model.parts import Part, needed
 from locus.memory.model.records import (
+    Ancestor,
     Base,
     Commit,
     Entry,
@@ -207,6 +208,18 @@ class ThreadTable:
         kept = self.writes.get((namespace, checkpoint_id), {})
         found = [write for write in kept.values() if task_id in (None, write.task_id)]
         return sorted(found, key=writes_order)
+
+    def ancestors(self, namespace: str, checkpoint_id: str, limit: int, channels: Collection[str]) -> list[Ancestor]:
+        """The ancestors of a checkpoint, its parent first, with their pending writes to these channels."""
+        line: list[Ancestor] = []
+        row, passed = self.row(namespace, checkpoint_id), {checkpoint_id}
+        while row is not None and (parent_id := row.entry.parent_id) is not None and len(line) < limit:
+            row = None if parent_id in passed else self.row(namespace, parent_id)
+            passed.add(parent_id)
+            if row is not None:
+                writes = [w for w in self.get_writes(namespace, parent_id, None) if w.channel in channels]
+                line.append(Ancestor(Stored(row.entry, row.head, row.manifest, passed=self._is_passed(row)), writes))
+        return line
 
     def orphans(self) -> dict[tuple[str, str], int]:
         """The number of pending writes for each checkpoint that does not exist."""
