@@ -2,13 +2,14 @@
 
 The docstring of a method here is the first line of the async method's, which has the rest.
 
-All calls run on one event loop, on a thread of its own (`runtime.portal`). The loop lives on between calls, so the
-next call can use the connections and pools that an earlier one opened.
+On memory, files and SQLite, a call runs in the thread of its caller (`runtime.direct`). All others run on one event
+loop, on a thread of its own (`runtime.portal`). That loop lives on between calls, so the next call can use the
+connections and pools that an earlier one opened.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Coroutine, Sequence
 from typing import TYPE_CHECKING, Any, Generic, Literal, Self, TypeVar
 
 from locus.memory.cache import CacheInfo
@@ -28,7 +29,7 @@ from locus.memory.model.parts import ItemPage
 from locus.memory.model.records import ANY, DEFAULT_NAMESPACE, Unset
 from locus.memory.model.retention import VacuumProgress
 from locus.memory.model.sizes import ThreadSizes
-from locus.memory.runtime.portal import PORTAL
+from locus.memory.runtime.direct import run
 from locus.memory.saver import CheckpointInfo, CheckpointSaver, SavedCheckpoint, SavedWrite
 from locus.memory.storage import StorageBackend
 
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from locus.core.state import AgentState
     from locus.memory.diffs import StateDiff
 
+T = TypeVar("T")
 V = TypeVar("V", bound=StoreVerbs)
 
 
@@ -45,6 +47,9 @@ class SyncStoreVerbs(Generic[V]):
     def __init__(self, wrapped: V) -> None:
         self._wrapped = wrapped
 
+    def _run(self, call: Coroutine[Any, Any, T]) -> T:
+        return run(call, self._wrapped.store.engine)
+
     @property
     def capabilities(self) -> CheckpointerCapabilities:
         """The features that this store has beyond saving, loading and listing."""
@@ -52,7 +57,7 @@ class SyncStoreVerbs(Generic[V]):
 
     def list_checkpoints(self, thread_id: str, limit: int = 10, *, namespace: str = DEFAULT_NAMESPACE) -> list[str]:
         """The ids of a thread's checkpoints, newest first."""
-        return PORTAL.run(self._wrapped.list_checkpoints(thread_id, limit, namespace=namespace))
+        return self._run(self._wrapped.list_checkpoints(thread_id, limit, namespace=namespace))
 
     def history(
         self,
@@ -63,15 +68,15 @@ class SyncStoreVerbs(Generic[V]):
         namespace: str = DEFAULT_NAMESPACE,
     ) -> list[HistoryEntry]:
         """A thread's checkpoints without their payloads, newest first. See `BaseCheckpointer.history`."""
-        return PORTAL.run(self._wrapped.history(thread_id, limit, before, namespace=namespace))
+        return self._run(self._wrapped.history(thread_id, limit, before, namespace=namespace))
 
     def delete(self, thread_id: str, checkpoint_id: str | None = None, *, namespace: str | None = None) -> bool:
         """Delete one checkpoint, or the whole thread; with a namespace but no id, that namespace."""
-        return PORTAL.run(self._wrapped.delete(thread_id, checkpoint_id, namespace=namespace))
+        return self._run(self._wrapped.delete(thread_id, checkpoint_id, namespace=namespace))
 
     def exists(self, thread_id: str, checkpoint_id: str | None = None, *, namespace: str | None = None) -> bool:
         """Whether a checkpoint exists. Without an id: whether the thread, or its namespace, has any."""
-        return PORTAL.run(self._wrapped.exists(thread_id, checkpoint_id, namespace=namespace))
+        return self._run(self._wrapped.exists(thread_id, checkpoint_id, namespace=namespace))
 
     def search(
         self, query: str, limit: int = 10, *, prefix: str = "", timeout_seconds: float = SEARCH_SECONDS
@@ -80,20 +85,20 @@ class SyncStoreVerbs(Generic[V]):
 
         See `Checkpointer.search`.
         """
-        return PORTAL.run(self._wrapped.search(query, limit, prefix=prefix, timeout_seconds=timeout_seconds))
+        return self._run(self._wrapped.search(query, limit, prefix=prefix, timeout_seconds=timeout_seconds))
 
     def query_by_metadata(self, key: str, value: Any, limit: int = 100, *, prefix: str = "") -> list[dict[str, Any]]:
         """Checkpoints whose metadata has exactly this value under this key, newest first.
 
         See `BaseCheckpointer.query_by_metadata`.
         """
-        return PORTAL.run(self._wrapped.query_by_metadata(key, value, limit, prefix=prefix))
+        return self._run(self._wrapped.query_by_metadata(key, value, limit, prefix=prefix))
 
     def get_metadata(
         self, thread_id: str, checkpoint_id: str | None = None, *, namespace: str = DEFAULT_NAMESPACE
     ) -> dict[str, Any] | None:
         """The metadata of a checkpoint, by default the latest; `None` if there is none."""
-        return PORTAL.run(self._wrapped.get_metadata(thread_id, checkpoint_id, namespace=namespace))
+        return self._run(self._wrapped.get_metadata(thread_id, checkpoint_id, namespace=namespace))
 
     def vacuum(
         self,
@@ -104,9 +109,7 @@ class SyncStoreVerbs(Generic[V]):
         progress: Callable[[VacuumProgress], None] | None = None,
     ) -> int:
         """Delete old checkpoints, and return how many. See `Checkpointer.vacuum`."""
-        return PORTAL.run(
-            self._wrapped.vacuum(older_than_days, keep_last=keep_last, dry_run=dry_run, progress=progress)
-        )
+        return self._run(self._wrapped.vacuum(older_than_days, keep_last=keep_last, dry_run=dry_run, progress=progress))
 
     def sizes(
         self,
@@ -118,7 +121,7 @@ class SyncStoreVerbs(Generic[V]):
         namespace: str = DEFAULT_NAMESPACE,
     ) -> ThreadSizes | None:
         """The space that a thread takes, in bytes; `None` if there is no such thread. See `Checkpointer.sizes`."""
-        return PORTAL.run(
+        return self._run(
             self._wrapped.sizes(
                 thread_id,
                 older_than_days=older_than_days,
@@ -138,7 +141,7 @@ class SyncStoreVerbs(Generic[V]):
         namespace: str = DEFAULT_NAMESPACE,
     ) -> bool:
         """Copy a thread under a new id: whole, or one checkpoint with its ancestors. See `Checkpointer.copy_thread`."""
-        return PORTAL.run(
+        return self._run(
             self._wrapped.copy_thread(
                 source_thread_id, dest_thread_id, checkpoint_id, ancestors=ancestors, namespace=namespace
             )
@@ -151,21 +154,21 @@ class SyncStoreVerbs(Generic[V]):
 
         See `BaseCheckpointer.list_threads`.
         """
-        return PORTAL.run(self._wrapped.list_threads(limit, pattern, after=after, prefix=prefix))
+        return self._run(self._wrapped.list_threads(limit, pattern, after=after, prefix=prefix))
 
     def list_namespaces(self, thread_id: str) -> list[str]:
         """The namespaces in which a thread has checkpoints, in order; empty if there is no such thread.
 
         See `Checkpointer.list_namespaces`.
         """
-        return PORTAL.run(self._wrapped.list_namespaces(thread_id))
+        return self._run(self._wrapped.list_namespaces(thread_id))
 
     def list_with_metadata(self, limit: int = 100, *, prefix: str = "") -> list[dict[str, Any]]:
         """The newest checkpoints of all threads, with `thread_id`, `checkpoint_id`, `metadata` and more.
 
         See `BaseCheckpointer.list_with_metadata`.
         """
-        return PORTAL.run(self._wrapped.list_with_metadata(limit, prefix=prefix))
+        return self._run(self._wrapped.list_with_metadata(limit, prefix=prefix))
 
     def recent_threads(
         self, limit: int = 50, *, before: str | None = None, prefix: str = "", titles: bool = False
@@ -174,7 +177,7 @@ class SyncStoreVerbs(Generic[V]):
 
         See `BaseCheckpointer.recent_threads`.
         """
-        return PORTAL.run(self._wrapped.recent_threads(limit, before=before, prefix=prefix, titles=titles))
+        return self._run(self._wrapped.recent_threads(limit, before=before, prefix=prefix, titles=titles))
 
     def read_items(
         self,
@@ -190,7 +193,7 @@ class SyncStoreVerbs(Generic[V]):
 
         See `BaseCheckpointer.read_items`.
         """
-        return PORTAL.run(
+        return self._run(
             self._wrapped.read_items(thread_id, checkpoint_id, path=path, start=start, count=count, namespace=namespace)
         )
 
@@ -210,7 +213,7 @@ class SyncStoreVerbs(Generic[V]):
 
         See `Checkpointer.payload_diff`.
         """
-        return PORTAL.run(
+        return self._run(
             self._wrapped.payload_diff(
                 thread_id,
                 a,
@@ -234,7 +237,7 @@ class SyncStoreVerbs(Generic[V]):
         namespace: str = DEFAULT_NAMESPACE,
     ) -> None:
         """Keep the writes of a task since a checkpoint. A second call replaces the task's earlier writes."""
-        PORTAL.run(
+        self._run(
             self._wrapped.put_writes(
                 thread_id, checkpoint_id, task_id, writes, task_path=task_path, namespace=namespace
             )
@@ -249,7 +252,7 @@ class SyncStoreVerbs(Generic[V]):
         namespace: str = DEFAULT_NAMESPACE,
     ) -> list[PendingWrite]:
         """The writes of tasks since a checkpoint, ordered by task path, task and index."""
-        return PORTAL.run(self._wrapped.get_writes(thread_id, checkpoint_id, task_id, namespace=namespace))
+        return self._run(self._wrapped.get_writes(thread_id, checkpoint_id, task_id, namespace=namespace))
 
     def cache_info(self) -> CacheInfo:
         """How many loads used the cache of this handle, and how large the cache is. See `cache_mb`."""
@@ -261,7 +264,7 @@ class SyncStoreVerbs(Generic[V]):
 
     def close(self) -> None:
         """Close all that this handle opened itself. A later use opens it again."""
-        PORTAL.run(self._wrapped.close())
+        self._run(self._wrapped.close())
 
     def __enter__(self) -> Self:
         return self
@@ -285,7 +288,7 @@ class SyncCheckpointer(SyncStoreVerbs[Checkpointer]):
         if_latest: str | None | Unset = ANY,
     ) -> str:
         """Keep a state as the newest checkpoint of a thread, and return its id. See `Checkpointer.save`."""
-        return PORTAL.run(
+        return self._run(
             self._wrapped.save(
                 state,
                 thread_id,
@@ -306,7 +309,7 @@ class SyncCheckpointer(SyncStoreVerbs[Checkpointer]):
         namespace: str = DEFAULT_NAMESPACE,
     ) -> AgentState | None:
         """Load the state of a checkpoint, by default the latest; `None` if there is none. See `Checkpointer.load`."""
-        return PORTAL.run(self._wrapped.load(thread_id, checkpoint_id, last=last, namespace=namespace))
+        return self._run(self._wrapped.load(thread_id, checkpoint_id, last=last, namespace=namespace))
 
     def origin(self, state: AgentState, thread_id: str, *, namespace: str = DEFAULT_NAMESPACE) -> str | None:
         """The id of the checkpoint of this thread that a state was last loaded from or saved as.
@@ -336,7 +339,7 @@ class SyncCheckpointer(SyncStoreVerbs[Checkpointer]):
 
         See `Checkpointer.diff`.
         """
-        return PORTAL.run(
+        return self._run(
             self._wrapped.diff(
                 thread_id,
                 a,
@@ -363,7 +366,7 @@ class SyncBackend(SyncStoreVerbs[StorageBackend]):
         if_latest: str | None | Unset = ANY,
     ) -> str:
         """Keep a dict as the newest checkpoint of a thread, and return its id. See `StorageBackend.save`."""
-        return PORTAL.run(
+        return self._run(
             self._wrapped.save(
                 thread_id,
                 data,
@@ -379,7 +382,7 @@ class SyncBackend(SyncStoreVerbs[StorageBackend]):
         self, thread_id: str, checkpoint_id: str | None = None, *, namespace: str = DEFAULT_NAMESPACE
     ) -> dict[str, Any] | None:
         """Load the dict of a checkpoint, by default the latest; `None` if there is none."""
-        return PORTAL.run(self._wrapped.load(thread_id, checkpoint_id, namespace=namespace))
+        return self._run(self._wrapped.load(thread_id, checkpoint_id, namespace=namespace))
 
     diff = SyncStoreVerbs.payload_diff
     """Another name of `payload_diff`, which `StorageBackend` has as well."""
@@ -390,6 +393,9 @@ class SyncCheckpointSaver:
 
     def __init__(self, store: Any) -> None:
         self._saver = store if isinstance(store, CheckpointSaver) else CheckpointSaver(store)
+
+    def _run(self, call: Coroutine[Any, Any, T]) -> T:
+        return run(call, self._saver.store.engine)
 
     @property
     def capabilities(self) -> CheckpointerCapabilities:
@@ -413,7 +419,7 @@ class SyncCheckpointSaver:
         if_latest: str | None | Unset = ANY,
     ) -> None:
         """Keep a dict as the newest checkpoint of a namespace. See `CheckpointSaver.put`."""
-        PORTAL.run(
+        self._run(
             self._saver.put(
                 thread_id=thread_id,
                 checkpoint_id=checkpoint_id,
@@ -429,9 +435,7 @@ class SyncCheckpointSaver:
         self, *, thread_id: str, checkpoint_id: str | None = None, checkpoint_ns: str = DEFAULT_NAMESPACE
     ) -> SavedCheckpoint | None:
         """Load a checkpoint of a namespace, by default the latest; `None` if there is none."""
-        return PORTAL.run(
-            self._saver.get(thread_id=thread_id, checkpoint_id=checkpoint_id, checkpoint_ns=checkpoint_ns)
-        )
+        return self._run(self._saver.get(thread_id=thread_id, checkpoint_id=checkpoint_id, checkpoint_ns=checkpoint_ns))
 
     def list_checkpoints(
         self,
@@ -445,7 +449,7 @@ class SyncCheckpointSaver:
 
         See `CheckpointSaver.list_checkpoints`.
         """
-        return PORTAL.run(
+        return self._run(
             self._saver.list_checkpoints(thread_id=thread_id, checkpoint_ns=checkpoint_ns, limit=limit, before=before)
         )
 
@@ -458,7 +462,7 @@ class SyncCheckpointSaver:
         before: str | None = None,
     ) -> list[CheckpointInfo]:
         """The checkpoints of a namespace without their payloads, newest first."""
-        return PORTAL.run(
+        return self._run(
             self._saver.history(thread_id=thread_id, checkpoint_ns=checkpoint_ns, limit=limit, before=before)
         )
 
@@ -478,7 +482,7 @@ class SyncCheckpointSaver:
 
         See `CheckpointSaver.diff`.
         """
-        return PORTAL.run(
+        return self._run(
             self._saver.diff(
                 thread_id=thread_id,
                 checkpoint_id=checkpoint_id,
@@ -505,7 +509,7 @@ class SyncCheckpointSaver:
 
         See `CheckpointSaver.put_writes`.
         """
-        PORTAL.run(
+        self._run(
             self._saver.put_writes(
                 thread_id=thread_id,
                 checkpoint_id=checkpoint_id,
@@ -525,7 +529,7 @@ class SyncCheckpointSaver:
         task_id: str | None = None,
     ) -> list[SavedWrite]:
         """The writes of tasks, or of one, since a checkpoint, ordered by task path, task and index."""
-        return PORTAL.run(
+        return self._run(
             self._saver.get_writes(
                 thread_id=thread_id, checkpoint_id=checkpoint_id, checkpoint_ns=checkpoint_ns, task_id=task_id
             )
@@ -533,11 +537,11 @@ class SyncCheckpointSaver:
 
     def delete_thread(self, *, thread_id: str) -> None:
         """Delete a thread: the checkpoints and pending writes of all its namespaces."""
-        PORTAL.run(self._saver.delete_thread(thread_id=thread_id))
+        self._run(self._saver.delete_thread(thread_id=thread_id))
 
     def delete_checkpoint(self, *, thread_id: str, checkpoint_id: str, checkpoint_ns: str = DEFAULT_NAMESPACE) -> bool:
         """Delete a checkpoint with its pending writes; its children get its parent. True if it existed."""
-        return PORTAL.run(
+        return self._run(
             self._saver.delete_checkpoint(thread_id=thread_id, checkpoint_id=checkpoint_id, checkpoint_ns=checkpoint_ns)
         )
 
@@ -545,7 +549,7 @@ class SyncCheckpointSaver:
         self, *, thread_id: str, checkpoint_ids: Collection[str], checkpoint_ns: str = DEFAULT_NAMESPACE
     ) -> int:
         """Delete several checkpoints in one step, and return how many existed."""
-        return PORTAL.run(
+        return self._run(
             self._saver.delete_checkpoints(
                 thread_id=thread_id, checkpoint_ids=checkpoint_ids, checkpoint_ns=checkpoint_ns
             )
@@ -564,7 +568,7 @@ class SyncCheckpointSaver:
 
         See `CheckpointSaver.copy_thread`.
         """
-        return PORTAL.run(
+        return self._run(
             self._saver.copy_thread(
                 source_thread_id=source_thread_id,
                 dest_thread_id=dest_thread_id,
@@ -581,21 +585,21 @@ class SyncCheckpointSaver:
 
         See `CheckpointSaver.list_threads`.
         """
-        return PORTAL.run(self._saver.list_threads(limit=limit, pattern=pattern, after=after, prefix=prefix))
+        return self._run(self._saver.list_threads(limit=limit, pattern=pattern, after=after, prefix=prefix))
 
     def recent_threads(
         self, *, limit: int = 50, before: str | None = None, prefix: str = "", titles: bool = False
     ) -> RecentThreads:
         """The threads that were saved most recently, newest first, each once. See `BaseCheckpointer.recent_threads`."""
-        return PORTAL.run(self._saver.recent_threads(limit=limit, before=before, prefix=prefix, titles=titles))
+        return self._run(self._saver.recent_threads(limit=limit, before=before, prefix=prefix, titles=titles))
 
     def list_namespaces(self, *, thread_id: str) -> list[str]:
         """The namespaces in which a thread has checkpoints, in order."""
-        return PORTAL.run(self._saver.list_namespaces(thread_id=thread_id))
+        return self._run(self._saver.list_namespaces(thread_id=thread_id))
 
     def close(self) -> None:
         """Close the store. A later use opens it again."""
-        PORTAL.run(self._saver.close())
+        self._run(self._saver.close())
 
     def __enter__(self) -> Self:
         return self
