@@ -103,6 +103,7 @@ from locus.memory.model.retention import (
 from locus.memory.model.sizes import ThreadSizes, freed_by, thread_sizes
 from locus.memory.model.trace import Trace
 from locus.memory.model.warm import TEXTS, LoadForm
+from locus.memory.runtime.direct import CallersLoop
 from locus.memory.together import Lanes, lanes_to, send_alone
 
 _ATTEMPTS = 8
@@ -353,9 +354,13 @@ class CheckpointStore:
         raise ConflictError(f"thread {thread_id!r} keeps being changed by other writers; try again")
 
     def _current_lanes(self) -> Lanes | None:
-        """The lanes of the running event loop; None if the engine cannot commit saves together."""
-        lanes = self._lanes_here
-        if self._lanes is not None and (lanes is None or lanes.loop is not asyncio.get_running_loop()):
+        """The lanes of the running event loop; None if the engine cannot commit saves together, or a caller blocks."""
+        if self._lanes is None:
+            return None
+        lanes, loop = self._lanes_here, asyncio.get_running_loop()
+        if lanes is None or lanes.loop is not loop:
+            if isinstance(loop, CallersLoop):
+                return None
             lanes = self._lanes_here = self._lanes.current()
         return lanes
 

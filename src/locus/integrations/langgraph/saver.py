@@ -381,12 +381,13 @@ class LocusSaver(BothWaysStoreUser, BaseCheckpointSaver[Any]):
 
     def _run(self, work: Coroutine[Any, Any, T]) -> T:
         """Run a method that may need the fallback."""
-        if self._moving is not None:
-            try:
-                self._moving.fallback.check_blocking_call()
-            except ConfigurationError:
-                work.close()
-                raise
+        if self._moving is None:
+            return super()._run(work)
+        try:
+            self._moving.fallback.check_blocking_call()
+        except ConfigurationError:
+            work.close()
+            raise
         return run(work)
 
     def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:

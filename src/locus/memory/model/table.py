@@ -6,11 +6,13 @@ The memory engine keeps one for each thread. The file engine reads a thread's lo
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from functools import partial
 from itertools import islice
-from operator import attrgetter
+from operator import attrgetter, call, setitem
 from typing import Any
 
 from locus.memory.model.codec import encode
@@ -82,7 +84,7 @@ class ThreadTable:
 
     def has_run(self, branch: str, number: int) -> bool:
         runs = self.runs.get(branch)
-        return runs is not None and runs[-1].number >= number
+        return runs is not None and len(runs) > 0 and runs[-1].number >= number
 
     def row(self, namespace: str, checkpoint_id: str | None) -> TableRow | None:
         known = self.latest(namespace) if checkpoint_id is None else self.find(namespace, checkpoint_id)
@@ -107,16 +109,31 @@ class ThreadTable:
         doomed = {outcome.replaced.seq} if outcome.replaced else set()
         if doomed:
             self.remove(doomed, spare=row)
-        self.put(row)
         self.expires_at = commit.expires_at
+        self.put(row)
         return row
 
     def put(self, row: TableRow) -> None:
-        entry = row.entry
-        self.rows[entry.seq] = row
-        self.ids[entry.namespace, entry.checkpoint_id] = entry.seq
-        self.newest.setdefault(entry.namespace, []).append(entry.seq)
-        self.last_seq = max(self.last_seq, entry.seq)
+        seq, namespace, checkpoint_id = row.entry.seq, row.entry.namespace, row.entry.checkpoint_id
+        steps = (
+            partial(setattr, self, "last_seq", max(self.last_seq, seq)),
+            partial(setitem, self.rows, seq, row),
+            partial(setitem, self.ids, (namespace, checkpoint_id), seq),
+            partial(self.newest.setdefault(namespace, []).append, seq),
+        )
+        # One call of a function in C, so that an interrupt (Ctrl-C) comes before all of it, or after.
+        deque(map(call, steps), maxlen=0)
+
+    def clone(self) -> ThreadTable:
+        """The same thread, for a change that must be there as a whole or not at all."""
+        return replace(
+            self,
+            rows=dict(self.rows),
+            ids=dict(self.ids),
+            newest={namespace: list(seqs) for namespace, seqs in self.newest.items()},
+            runs={branch: list(runs) for branch, runs in self.runs.items()},
+            writes={place: dict(kept) for place, kept in self.writes.items()},
+        )
 
     def add_runs(self, runs: Iterable[Run]) -> None:
         for run in runs:
@@ -198,11 +215,10 @@ class ThreadTable:
     def put_writes(self, place: tuple[str, str, str], writes: Iterable[Write], keep_numbered: bool) -> None:
         """Put the pending writes of a task. `place` is a namespace, a checkpoint and a task."""
         namespace, checkpoint_id, task_id = place
-        kept = self.writes.setdefault((namespace, checkpoint_id), {})
+        kept = self.writes.get((namespace, checkpoint_id), {})
         if not keep_numbered:
-            for key in [key for key in kept if key[0] == task_id and key[1] >= 0]:
-                del kept[key]
-        kept.update({(task_id, write.idx): write for write in writes})
+            kept = {key: write for key, write in kept.items() if key[0] != task_id or key[1] < 0}
+        self.writes[namespace, checkpoint_id] = kept | {(task_id, write.idx): write for write in writes}
 
     def get_writes(self, namespace: str, checkpoint_id: str, task_id: str | None) -> list[Write]:
         kept = self.writes.get((namespace, checkpoint_id), {})
