@@ -13,6 +13,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -65,18 +66,6 @@ def _graphs(settings: Settings, _folder: Path) -> Section:
     return asyncio.run(graph_section(settings))
 
 
-def _sessions(settings: Settings, folder: Path) -> Section:
-    from benchmarks.openai_bench import session_section
-
-    return asyncio.run(session_section(settings, folder))
-
-
-def _frameworks(settings: Settings, folder: Path) -> Section:
-    from benchmarks.frameworks.running import framework_section
-
-    return asyncio.run(framework_section(settings, folder))
-
-
 def _objects(settings: Settings, _folder: Path) -> Section:
     from benchmarks.object_requests import request_section
 
@@ -102,14 +91,16 @@ TOPICS = {
     "memory": Topic(("sqlite FULL",), _memory),
     "http": Topic(("http on sqlite", "postgresql"), _http),
     "langgraph": Topic(("postgresql",), _graphs),
-    "openai": Topic(("sqlite FULL", "redis always"), _sessions),
-    "frameworks": Topic(("sqlite FULL",), _frameworks),
     "objects": Topic(("s3",), _objects),
     "cli": Topic(("sqlite FULL",), _commands),
     "inspector": Topic(("sqlite FULL",), _inspector),
 }
+FRAMEWORKS = "frameworks"
+FRAMEWORKS_NEED = ("sqlite FULL", "postgresql", "redis always")
+"""The first topic: turns through frameworks, next to their own stores."""
 EACH = ("saves", "many")
 """The topics that are measured for each backend: saves, reads and turns; and many conversations at once."""
+ALL = (FRAMEWORKS, *EACH, *TOPICS)
 
 
 def arguments() -> argparse.Namespace:
@@ -119,9 +110,11 @@ def arguments() -> argparse.Namespace:
         "--backends", default="", help=f"comma-separated beginnings of names; there are: {', '.join(SUBJECTS)}"
     )
     parser.add_argument(
-        "--topics", default="", help=f"comma-separated; there are: {', '.join((*EACH, *TOPICS))}; "
+        "--topics", default="", help=f"comma-separated; there are: {', '.join(ALL)}; "
         "else all for which the chosen backends are enough",
     )  # fmt: skip
+    parser.add_argument("--frameworks", default="", help="comma-separated modules of benchmarks/frameworks; else all")
+    parser.add_argument("--turns", default="", help="comma-separated lengths of the frameworks' threads; else all")
     parser.add_argument("--out", type=Path, default=RESULTS, help="where latest.md, latest.json and cost.png go")
     parser.add_argument("--dir", type=Path, default=None, help="where the stores are made; else the temporary folder")
     parser.add_argument(
@@ -136,7 +129,7 @@ def arguments() -> argparse.Namespace:
 
 def chosen(names: str) -> list[type[Subject]]:
     """The backends whose names begin with one of these."""
-    beginnings = [name.strip().lower() for name in names.split(",") if name.strip()] or [""]
+    beginnings = [name.lower() for name in words(names)] or [""]
     for beginning in beginnings:
         if not any(name.lower().startswith(beginning) for name in SUBJECTS):
             raise SystemExit(f"there is no backend {beginning!r}; there are: {', '.join(SUBJECTS)}")
@@ -145,12 +138,17 @@ def chosen(names: str) -> list[type[Subject]]:
 
 def chosen_topics(names: str, kinds: list[type[Subject]]) -> list[str]:
     """The topics of that name; else all that need no backend but these."""
-    wanted = [name.strip() for name in names.split(",") if name.strip()]
+    wanted = words(names)
     for name in wanted:
-        if name not in (*EACH, *TOPICS):
-            raise SystemExit(f"there is no topic {name!r}; there are: {', '.join((*EACH, *TOPICS))}")
+        if name not in ALL:
+            raise SystemExit(f"there is no topic {name!r}; there are: {', '.join(ALL)}")
     here = {kind.name for kind in kinds}
-    return wanted or [*EACH, *(name for name, topic in TOPICS.items() if here.issuperset(topic.needs))]
+    needs = {FRAMEWORKS: FRAMEWORKS_NEED, **{name: topic.needs for name, topic in TOPICS.items()}}
+    return wanted or [name for name in ALL if here.issuperset(needs.get(name, ()))]
+
+
+def words(text: str) -> list[str]:
+    return [word.strip() for word in text.split(",") if word.strip()]
 
 
 def progress(text: str) -> None:
@@ -162,6 +160,9 @@ class Run:
 
     def __init__(self, options: argparse.Namespace, folder: Path) -> None:
         self.settings = QUICK if options.quick else FULL
+        if options.turns:
+            self.settings = replace(self.settings, framework_lengths=tuple(map(int, words(options.turns))))
+        self.frameworks = words(options.frameworks)
         self.out: Path = options.out
         self.kinds = chosen(options.backends)
         self.topics = chosen_topics(options.topics, self.kinds)
@@ -175,6 +176,8 @@ class Run:
 
     def parts(self) -> Iterator[tuple[str, Callable[[Path], None]]]:
         """The names of the parts, and what measures each."""
+        if FRAMEWORKS in self.topics:
+            yield FRAMEWORKS, self._frameworks
         for kind in self.kinds:
             if "saves" in self.topics:
                 yield f"{kind.name}: saves", lambda place, kind=kind: self._saves(kind, place)  # type: ignore[misc]
@@ -211,6 +214,13 @@ class Run:
         self.out.mkdir(parents=True, exist_ok=True)
         (self.out / "latest.md").write_text(markdown(report), encoding="utf-8")
         (self.out / "latest.json").write_text(json.dumps(report.as_dict(), indent=1), encoding="utf-8")
+
+    def _frameworks(self, place: Path) -> None:
+        from benchmarks.frameworks.running import measure_frameworks
+
+        self.report.frameworks, self.report.versions = measure_frameworks(
+            self.settings, place, self.frameworks, progress
+        )
 
     def _saves(self, kind: type[Subject], place: Path) -> None:
         saves, reads, turns = asyncio.run(measure_backend(kind, self.settings, place / "threads"))

@@ -14,7 +14,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from benchmarks.costs import Figure, PeerCost, Report
-from benchmarks.report import all_figures, ms, ours_as_peer, peer_table, table
+from benchmarks.report import all_figures, ours_as_peer, peer_table
+from benchmarks.tables import ms, table
 
 ROOT = Path(__file__).parents[1]
 DATA = ROOT / "benchmarks" / "results" / "latest.json"

@@ -7,6 +7,7 @@ from typing import Any
 
 from google.adk.events.event import Event
 from google.adk.sessions.base_session_service import BaseSessionService, GetSessionConfig
+from google.adk.sessions.in_memory_session_service import InMemorySessionService
 from google.adk.sessions.session import Session
 from google.adk.sessions.sqlite_session_service import SqliteSessionService
 from google.genai import types
@@ -46,9 +47,23 @@ class ServiceSide(Side):
         await self._service.close()
 
 
+class InMemory(ServiceSide):
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder, InMemorySessionService())
+
+    def stored_bytes(self) -> int | None:
+        return None
+
+    async def close(self) -> None:
+        """It has nothing to close."""
+
+
 class ADKSubject(FrameworkSubject):
     name = "Google ADK, sessions"
+    call = "4 × `append_event`"
     own = "`SqliteSessionService`"
+    in_memory = "`InMemorySessionService`"
+    libraries = ("google-adk", "aiosqlite")
 
     def turn(self, number: int) -> list[Event]:
         said = turn(number)
@@ -85,6 +100,9 @@ class ADKSubject(FrameworkSubject):
 
     def theirs(self, folder: Path) -> Side:
         return ServiceSide(folder, SqliteSessionService(str(folder / "theirs.db")))
+
+    def floor(self, folder: Path) -> Side:
+        return InMemory(folder)
 
 
 SUBJECTS = [ADKSubject()]

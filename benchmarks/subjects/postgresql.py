@@ -100,3 +100,15 @@ def stored_bytes(server: PostgreSQLServer, tables: Iterable[str]) -> int:
     sizes = " + ".join(f"pg_total_relation_size('{table}')" for table in tables)
     ((size,),) = run_sql(server, f"SELECT {sizes}")
     return int(size)
+
+
+def schema_bytes(server: PostgreSQLServer, schema: str) -> int:
+    """The tables of a schema, with their indexes and what is kept out of line."""
+    where = f"pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = '{schema}' AND c.relkind = 'r'"
+    ((size,),) = run_sql(server, f"SELECT coalesce(sum(pg_total_relation_size(c.oid)), 0) FROM pg_class c JOIN {where}")
+    return int(size)
+
+
+def server_version(server: PostgreSQLServer) -> str:
+    ((version,),) = run_sql(server, "SHOW server_version")
+    return str(version).split()[0]
