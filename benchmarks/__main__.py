@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from benchmarks.costs import Report, Section
+from benchmarks.frameworks.running import measure_framework, modules
 from benchmarks.machine import describe, load
 from benchmarks.measure import measure_backend, measure_throughput
 from benchmarks.peers.environments import measure_peers
@@ -120,6 +121,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument(
         "--resume", action="store_true", help="keep what latest.json has of the same lengths, and measure the rest"
     )
+    parser.add_argument("--publish", action="store_true", help="put the figures into README.md and docs/benchmarks.md")
     parser.add_argument(
         "--peers", action="store_true", default=os.environ.get("PEERS", "") not in ("", "0"),
         help="measure other libraries too, in environments of their own (also: PEERS=1)",
@@ -162,7 +164,7 @@ class Run:
         self.settings = QUICK if options.quick else FULL
         if options.turns:
             self.settings = replace(self.settings, framework_lengths=tuple(map(int, words(options.turns))))
-        self.frameworks = words(options.frameworks)
+        self.frameworks = modules(words(options.frameworks))
         self.out: Path = options.out
         self.kinds = chosen(options.backends)
         self.topics = chosen_topics(options.topics, self.kinds)
@@ -177,7 +179,8 @@ class Run:
     def parts(self) -> Iterator[tuple[str, Callable[[Path], None]]]:
         """The names of the parts, and what measures each."""
         if FRAMEWORKS in self.topics:
-            yield FRAMEWORKS, self._frameworks
+            for module in self.frameworks:
+                yield f"{FRAMEWORKS}: {module}", lambda place, module=module: self._framework(module, place)  # type: ignore[misc]
         for kind in self.kinds:
             if "saves" in self.topics:
                 yield f"{kind.name}: saves", lambda place, kind=kind: self._saves(kind, place)  # type: ignore[misc]
@@ -215,12 +218,10 @@ class Run:
         (self.out / "latest.md").write_text(markdown(report), encoding="utf-8")
         (self.out / "latest.json").write_text(json.dumps(report.as_dict(), indent=1), encoding="utf-8")
 
-    def _frameworks(self, place: Path) -> None:
-        from benchmarks.frameworks.running import measure_frameworks
-
-        self.report.frameworks, self.report.versions = measure_frameworks(
-            self.settings, place, self.frameworks, progress
-        )
+    def _framework(self, module: str, place: Path) -> None:
+        costs, versions = measure_framework(module, self.settings, place, progress, peers=self.peers)
+        self.report.frameworks += costs
+        self.report.versions |= versions
 
     def _saves(self, kind: type[Subject], place: Path) -> None:
         saves, reads, turns = asyncio.run(measure_backend(kind, self.settings, place / "threads"))
@@ -251,6 +252,10 @@ def main() -> None:
 
     draw(run.report, options.out / "cost.png")
     print(markdown(run.report))
+    if options.publish:
+        from benchmarks.publish import publish
+
+        publish(options.out / "latest.json")
     progress(f"written to {options.out}: latest.md, latest.json, cost.png")
     sys.exit(1 if run.report.failed else 0)
 

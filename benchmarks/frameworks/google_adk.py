@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from google.adk.sessions.sqlite_session_service import SqliteSessionService
 from google.genai import types
 
 from benchmarks.frameworks.subject import FrameworkSubject, Side
+from benchmarks.subjects.postgresql import OwnDatabase, asyncpg_url, server_version, shared_server
 from benchmarks.turns import turn
 from locus.integrations.google_adk import LocusSessionService
 
@@ -63,7 +65,7 @@ class ADKSubject(FrameworkSubject):
     call = "4 × `append_event`"
     own = "`SqliteSessionService`"
     in_memory = "`InMemorySessionService`"
-    libraries = ("google-adk", "aiosqlite")
+    libraries: tuple[str, ...] = ("google-adk", "aiosqlite")
 
     def turn(self, number: int) -> list[Event]:
         said = turn(number)
@@ -105,4 +107,37 @@ class ADKSubject(FrameworkSubject):
         return InMemory(folder)
 
 
-SUBJECTS = [ADKSubject()]
+class DatabaseSide(ServiceSide):
+    """A service in a database of its own, which it makes tables in."""
+
+    def __init__(self, folder: Path, make: Callable[[str], Any]) -> None:
+        self._database = OwnDatabase(shared_server())
+        super().__init__(folder, make(self._database.url))
+
+    def stored_bytes(self) -> int | None:
+        return self._database.stored_bytes()
+
+    async def close(self) -> None:
+        await super().close()
+        self._database.remove()
+
+
+class PostgreSQLSubject(ADKSubject):
+    store = "PostgreSQL"
+    own = "`DatabaseSessionService`"
+    libraries = ("google-adk", "sqlalchemy", "asyncpg")
+    peers = True
+
+    def ours(self, folder: Path) -> Side:
+        return DatabaseSide(folder, LocusSessionService)
+
+    def theirs(self, folder: Path) -> Side:
+        from google.adk.sessions import DatabaseSessionService
+
+        return DatabaseSide(folder, lambda url: DatabaseSessionService(asyncpg_url(url)))
+
+    def servers(self) -> dict[str, str]:
+        return {"PostgreSQL": server_version(shared_server())}
+
+
+SUBJECTS = [ADKSubject(), PostgreSQLSubject()]

@@ -59,7 +59,8 @@ class GraphSide(Side):
         return InMemorySaver()
 
     async def open(self) -> None:
-        builder = StateGraph(self._state).add_node("agent", self._reply if self._blocking else self._areply)
+        reply: Any = self._reply if self._blocking else self._areply
+        builder: Any = StateGraph(self._state).add_node("agent", reply)
         self._graph = builder.add_edge(START, "agent").compile(checkpointer=await self.saver())
 
     async def _enter(self, manager: Any) -> Any:
@@ -162,7 +163,7 @@ class PostgreSQLSide(GraphSide):
 class GraphSubject(FrameworkSubject):
     in_memory = "`InMemorySaver`"
     one_by_one = 100
-    libraries = ("langgraph", "langgraph-checkpoint", "langchain-core", "deepagents")
+    libraries: tuple[str, ...] = ("langgraph", "langgraph-checkpoint", "langchain-core", "deepagents")
 
     def __init__(self, state: type, *, blocking: bool) -> None:
         self._state = state

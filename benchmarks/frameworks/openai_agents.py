@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -12,10 +13,12 @@ from agents import SQLiteSession
 from agents.extensions.memory import AsyncSQLiteSession, RedisSession
 
 from benchmarks.frameworks.subject import FrameworkSubject, Side
+from benchmarks.subjects import postgresql
+from benchmarks.subjects.postgresql import OwnDatabase
 from benchmarks.subjects.redis import memory_of, server_version, shared_server
 from benchmarks.turns import turn
 from locus.integrations.openai_agents import LocusSession
-from locus.memory.backends import redis_checkpointer, sqlite_checkpointer
+from locus.memory.backends import postgresql_checkpointer, redis_checkpointer, sqlite_checkpointer
 from locus.memory.checkpointer import Checkpointer
 
 Items = list[Any]
@@ -114,13 +117,49 @@ class InRedis(Sessions):
         return memory_of(self._server, self._prefix)
 
 
+class OursInPostgreSQL(Ours):
+    def __init__(self, folder: Path) -> None:
+        self._database = OwnDatabase(postgresql.shared_server())
+        super().__init__(folder, postgresql_checkpointer(dsn=self._database.url))
+
+    def stored_bytes(self) -> int | None:
+        return self._database.stored_bytes()
+
+    async def close(self) -> None:
+        await super().close()
+        self._database.remove()
+
+
+class InSQLAlchemy(Sessions):
+    """All sessions share an engine, as in a server."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self._database = OwnDatabase(postgresql.shared_server())
+        self._engine = import_module("sqlalchemy.ext.asyncio").create_async_engine(
+            postgresql.asyncpg_url(self._database.url)
+        )
+
+    def session(self, session_id: str) -> Any:
+        from agents.extensions.memory import SQLAlchemySession
+
+        return SQLAlchemySession(session_id, engine=self._engine, create_tables=True)
+
+    def stored_bytes(self) -> int | None:
+        return self._database.stored_bytes()
+
+    async def close(self) -> None:
+        await self._engine.dispose()
+        self._database.remove()
+
+
 class OpenAISubject(FrameworkSubject):
     name = "OpenAI Agents"
     call = "`add_items`"
     own = "`SQLiteSession`"
     in_memory = "`SQLiteSession` in memory"
     one_by_one = 1_000
-    libraries = ("openai-agents",)
+    libraries: tuple[str, ...] = ("openai-agents",)
 
     def turn(self, number: int) -> Items:
         return turn_items(number)
@@ -164,4 +203,26 @@ class RedisSubject(OpenAISubject):
         return {"Redis": server_version(shared_server(self._durable))}
 
 
-SUBJECTS = [OpenAISubject(), AsyncSubject(), RedisSubject(durable=True), RedisSubject(durable=False)]
+class PostgreSQLSubject(OpenAISubject):
+    store = "PostgreSQL"
+    own = "`SQLAlchemySession`"
+    libraries = ("openai-agents", "sqlalchemy", "asyncpg")
+    peers = True
+
+    def ours(self, folder: Path) -> Side:
+        return OursInPostgreSQL(folder)
+
+    def theirs(self, folder: Path) -> Side:
+        return InSQLAlchemy(folder)
+
+    def servers(self) -> dict[str, str]:
+        return {"PostgreSQL": postgresql.server_version(postgresql.shared_server())}
+
+
+SUBJECTS = [
+    OpenAISubject(),
+    AsyncSubject(),
+    PostgreSQLSubject(),
+    RedisSubject(durable=True),
+    RedisSubject(durable=False),
+]

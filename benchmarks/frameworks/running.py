@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import importlib
 import pkgutil
+import sys
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -20,9 +21,10 @@ from time import perf_counter
 from typing import Any, TypeVar
 
 import benchmarks.frameworks
-from benchmarks.clock import freeze, frozen, in_turn, timed
+from benchmarks.clock import Calls, freeze, frozen, in_turn, timed
 from benchmarks.costs import FrameworkCost, SideCost
 from benchmarks.frameworks.subject import FrameworkSubject, Side
+from benchmarks.peers.environments import libraries
 from benchmarks.settings import Settings
 
 NEWEST = 20
@@ -64,7 +66,7 @@ class Lane:
         self._subject = subject
         self._settings = settings
         self._each = min(settings.framework_rounds, max(1, length // 2))
-        self._names = [f"session {number}" for number in range(-(-settings.framework_rounds // self._each))]
+        self._names = [f"session-{number}" for number in range(-(-settings.framework_rounds // self._each))]
         self._bulk = length - self._each > subject.one_by_one
         makers = {OURS: subject.ours}
         if subject.own is not None:
@@ -133,7 +135,7 @@ class Lane:
         if not kept[0] or len({len(newest) for newest in kept}) != 1:
             raise RuntimeError(f"{subject.name}: the sides have not kept the same")
         del kept
-        reads = [{"ms": partial(measured.side.newest, name, NEWEST)} for measured in self.sides.values()]
+        reads: list[Calls] = [{"ms": partial(measured.side.newest, name, NEWEST)} for measured in self.sides.values()]
         newest = await in_turn(reads, FEWEST if self._bulk else self._settings.loads)
         costs = {
             side: SideCost(
@@ -168,14 +170,19 @@ SAMPLE = 100
 """Turns whose content is weighed; all have about the same."""
 
 
-def subjects(only: Sequence[str] = ()) -> list[FrameworkSubject]:
-    """Of these modules; else of all, LangGraph's first."""
+def modules(only: Sequence[str] = ()) -> list[str]:
+    """These modules, if they are there; else all that have subjects. LangGraph's is the first."""
     names = {module.name for module in pkgutil.iter_modules(benchmarks.frameworks.__path__)} - NO_SUBJECTS
     for name in only:
         if name not in names:
             raise SystemExit(f"there is no framework {name!r}; there are: {', '.join(sorted(names))}")
-    chosen = sorted(names & {*(only or names)}, key=lambda name: (name != "langgraph", name))
-    return [each for name in chosen for each in importlib.import_module(f"benchmarks.frameworks.{name}").SUBJECTS]
+    return sorted(names & {*(only or names)}, key=lambda name: (name != "langgraph", name))
+
+
+def subjects(module: str, *, peers: bool = False) -> list[FrameworkSubject]:
+    """What is measured of a framework; without `peers` only that whose libraries are there anyway."""
+    found: list[FrameworkSubject] = importlib.import_module(f"benchmarks.frameworks.{module}").SUBJECTS
+    return [subject for subject in found if peers or not subject.peers]
 
 
 async def measure_subject(subject: FrameworkSubject, settings: Settings, folder: Path) -> list[FrameworkCost]:
@@ -207,17 +214,19 @@ def driven(work: Coroutine[Any, Any, T]) -> T:
         return value
 
 
-def measure_frameworks(
-    settings: Settings, folder: Path, only: Sequence[str], progress: Progress
+def measure_framework(
+    module: str, settings: Settings, folder: Path, progress: Progress, *, peers: bool
 ) -> tuple[list[FrameworkCost], dict[str, str]]:
     """The costs, and the versions of everything that took part."""
     costs: list[FrameworkCost] = []
     versions: dict[str, str] = {}
-    for number, subject in enumerate(subjects(only)):
+    if peers and (found := str(libraries(progress))) not in sys.path:
+        sys.path.append(found)
+    for number, subject in enumerate(subjects(module, peers=peers)):
         began = perf_counter()
         work = measure_subject(subject, settings, folder / f"subject-{number}")
         costs += driven(work) if subject.blocking else asyncio.run(work)
         versions |= {name: version(name) for name in subject.libraries}
         versions |= subject.servers()
-        progress(f"{subject.name}, {subject.call}, {subject.store}: {perf_counter() - began:.1f} s")
+        progress(f"{subject.name}, {subject.call}, {subject.store}, {subject.own}: {perf_counter() - began:.1f} s")
     return costs, versions

@@ -85,6 +85,9 @@ class FrameworkSubject(ABC):
     libraries: tuple[str, ...]
     """The distributions whose versions matter."""
 
+    peers: bool = False
+    """Whether the framework's own store needs libraries that only `PEERS=1` installs."""
+
     @abstractmethod
     def turn(self, number: int) -> Any:
         """What one turn adds, in the framework's own types: made of `benchmarks.turns.turn(number)`, 3 KB of text."""

@@ -58,7 +58,7 @@ class RedisSubject(Subject):
 
     name = "redis always"
     save_limit = 1.6
-    many_limit = 0.7
+    many_limit = 0.6
     load_limit = 1.5
     durable: ClassVar[bool] = True
 
