@@ -49,8 +49,8 @@ Writes = dict[tuple[str, int], Write]
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
-    """A checkpoint as it is kept."""
+class TableRow:
+    """A checkpoint as a `ThreadTable` stores it."""
 
     entry: Entry
     head: str
@@ -59,12 +59,12 @@ class Row:
 
 @dataclass
 class ThreadTable:
-    """One thread."""
+    """One thread in memory: its checkpoints, runs and pending writes."""
 
     thread_id: str
     last_seq: int = 0
     expires_at: datetime | None = None
-    rows: dict[int, Row] = field(default_factory=dict)
+    rows: dict[int, TableRow] = field(default_factory=dict)
     ids: dict[tuple[str, str], int] = field(default_factory=dict)
     newest: dict[str, list[int]] = field(default_factory=dict)
     runs: dict[str, list[Run]] = field(default_factory=dict)
@@ -83,7 +83,7 @@ class ThreadTable:
         runs = self.runs.get(branch)
         return runs is not None and runs[-1].number >= number
 
-    def row(self, namespace: str, checkpoint_id: str | None) -> Row | None:
+    def row(self, namespace: str, checkpoint_id: str | None) -> TableRow | None:
         known = self.latest(namespace) if checkpoint_id is None else self.find(namespace, checkpoint_id)
         return None if known is None else self.rows[known.seq]
 
@@ -94,14 +94,14 @@ class ThreadTable:
             yield self.rows[seqs[index]].entry
 
     def commit(self, commit: Commit) -> Outcome:
-        """Decide on a commit, and carry it out."""
+        """Decide on a commit, and carry it out if it is accepted."""
         outcome = decide(commit, self)
         if outcome.is_written:
             self.add(commit, outcome)
         return outcome
 
-    def add(self, commit: Commit, outcome: Outcome) -> Row:
-        row = Row(entry_of(commit, outcome), commit.head, commit.manifest)
+    def add(self, commit: Commit, outcome: Outcome) -> TableRow:
+        row = TableRow(entry_of(commit, outcome), commit.head, commit.manifest)
         self.add_runs((*commit.runs, *commit.values))
         doomed = {outcome.replaced.seq} if outcome.replaced else set()
         if doomed:
@@ -110,7 +110,7 @@ class ThreadTable:
         self.expires_at = commit.expires_at
         return row
 
-    def put(self, row: Row) -> None:
+    def put(self, row: TableRow) -> None:
         entry = row.entry
         self.rows[entry.seq] = row
         self.ids[entry.namespace, entry.checkpoint_id] = entry.seq
@@ -125,12 +125,12 @@ class ThreadTable:
             if at == len(kept) or kept[at].number != run.number:
                 kept.insert(at, run)
 
-    def stored(self, row: Row) -> Stored:
+    def stored(self, row: TableRow) -> Stored:
         branches = {extent.branch for extent in wanted(row.manifest)}
         runs = {name: self.runs.get(name, []) for name in branches}
         return Stored(row.entry, row.head, row.manifest, runs, self._is_passed(row))
 
-    def stored_part(self, row: Row, part: Part) -> Stored:
+    def stored_part(self, row: TableRow, part: Part) -> Stored:
         """A checkpoint with the runs that hold a part of it."""
         found: dict[str, dict[int, Run]] = {}
         for extent in needed(row.manifest, part):
@@ -139,8 +139,8 @@ class ThreadTable:
         runs = {branch: list(kept.values()) for branch, kept in found.items()}
         return Stored(row.entry, row.head, row.manifest, runs, self._is_passed(row))
 
-    def stored_since(self, row: Row, held: Base) -> Stored:
-        """A checkpoint without the runs that the held one has, too, if that is there."""
+    def stored_since(self, row: TableRow, held: Base) -> Stored:
+        """A checkpoint without the runs that a reader of the checkpoint `held` has, if that one still exists."""
         there = self.row(row.entry.namespace, held.checkpoint_id)
         if there is None or there.entry.rev != held.rev:
             return self.stored(row)
@@ -153,16 +153,16 @@ class ThreadTable:
                 runs[extent.branch] = kept[first:]
         return Stored(row.entry, row.head, row.manifest, runs, self._is_passed(row), held)
 
-    def _is_passed(self, row: Row) -> bool:
+    def _is_passed(self, row: TableRow) -> bool:
         return self.newest[row.entry.namespace][-1] != row.entry.seq
 
     def seqs(self, namespace: str | None, chosen: Mapping[int, str] | None) -> set[int]:
-        """Those of the chosen checkpoints (sequence number and rev) that are there, in that namespace."""
+        """Of the chosen checkpoints (sequence number and rev), those that exist in a namespace."""
         found = self.rows if namespace is None else self.newest.get(namespace, [])
         return {seq for seq in found if chosen is None or chosen.get(seq) == self.rows[seq].entry.rev}
 
-    def remove(self, doomed: Collection[int], spare: Row | None = None) -> Removal:
-        """Remove checkpoints with what only they need; `spare` is about to be added, and needs its own."""
+    def remove(self, doomed: Collection[int], spare: TableRow | None = None) -> Removal:
+        """Remove checkpoints, and the runs that only they need. `spare` is about to be added, and keeps its runs."""
         stay = {seq: wanted(row.manifest) for seq, row in self.rows.items() if seq not in doomed}
         if spare is not None:
             stay[spare.entry.seq] = wanted(spare.manifest)
@@ -195,7 +195,7 @@ class ThreadTable:
                 del self.runs[branch]
 
     def put_writes(self, place: tuple[str, str, str], writes: Iterable[Write], keep_numbered: bool) -> None:
-        """`place` is a namespace, a checkpoint and a task."""
+        """Put the pending writes of a task. `place` is a namespace, a checkpoint and a task."""
         namespace, checkpoint_id, task_id = place
         kept = self.writes.setdefault((namespace, checkpoint_id), {})
         if not keep_numbered:
@@ -209,11 +209,11 @@ class ThreadTable:
         return sorted(found, key=writes_order)
 
     def orphans(self) -> dict[tuple[str, str], int]:
-        """How many pending writes wait for each checkpoint that is not there."""
+        """The number of pending writes for each checkpoint that does not exist."""
         return {place: len(kept) for place, kept in self.writes.items() if kept and place not in self.ids}
 
     def delete_orphans(self, places: Iterable[tuple[str, str]]) -> int:
-        """Remove the pending writes of those of these checkpoints that are not there; return how many."""
+        """Remove the pending writes of these places, except where the checkpoint exists; return how many."""
         return sum(len(self.writes.pop(place, ())) for place in places if place not in self.ids)
 
     def measured(self) -> Measured:
@@ -225,22 +225,22 @@ class ThreadTable:
         )
 
     def exported(self, after_seq: int, limit: int | None, known: Mapping[str, int]) -> Exported:
-        """A page of checkpoints with what they need beside the runs that are known."""
+        """A page of an export: checkpoints, and the runs they need that the reader does not know."""
         rows = list(islice((row for seq, row in self.rows.items() if seq > after_seq), limit))
-        found = self._exported(rows, known)
+        page = self._exported(rows, known)
         if limit is not None:
             named = (newest_runs([row.manifest]) for row in rows)
             places = ((row.entry.namespace, row.entry.checkpoint_id) for row in rows)
             count = min(
                 fitting(measured_checkpoint(row.entry, row.head, row.manifest).size for row in rows),
-                fitting(brought(named, ((run.branch, run.number, text_bytes(run.items)) for run in found.runs))),
-                fitting(measured_writes(found.writes.get(place, ())).size for place in places),
+                fitting(brought(named, ((run.branch, run.number, text_bytes(run.items)) for run in page.runs))),
+                fitting(measured_writes(page.writes.get(place, ())).size for place in places),
             )
             if count < len(rows):
                 return replace(self._exported(rows[:count], known), more=True)
-        return found
+        return page
 
-    def _exported(self, rows: Sequence[Row], known: Mapping[str, int]) -> Exported:
+    def _exported(self, rows: Sequence[TableRow], known: Mapping[str, int]) -> Exported:
         runs = [
             run
             for branch, newest in newest_runs(row.manifest for row in rows).items()
@@ -255,14 +255,14 @@ class ThreadTable:
         )
 
     def copied_line(self, dest: ThreadTable, line: Line) -> ThreadTable:
-        """A copy under another id of a checkpoint with its ancestors."""
+        """A copy, under another id, of a checkpoint and its ancestors."""
         ids, orphan = line_in((row.entry for row in self.rows.values()), line)
         return self.copied(dest, line.namespace, set(ids), orphan)
 
     def copied(
         self, dest: ThreadTable, namespace: str | None, ids: Collection[str] | None, orphan: str | None = None
     ) -> ThreadTable:
-        """A copy under another id: all of it, or these checkpoints of a namespace, with their numbers.
+        """A copy of the thread under another id: all of it, or these checkpoints of one namespace.
 
         `dest` has no checkpoint yet; pending writes that wait in it for one stay. The `orphan` gets no parent.
         """
@@ -303,7 +303,7 @@ def entry_of(commit: Commit, outcome: Outcome) -> Entry:
 
 
 def entry_from(thread_id: str, facts: Mapping[str, Any]) -> Entry:
-    """The entry that was written as JSON: in files, over HTTP, and in stores that only keep dicts."""
+    """Make an entry of its JSON form, which files, the HTTP protocol and plain stores use."""
     return Entry(
         thread_id,
         facts["namespace"],
@@ -317,7 +317,7 @@ def entry_from(thread_id: str, facts: Mapping[str, Any]) -> Entry:
 
 
 def _needed_runs(extent: Extent, runs: Sequence[Run]) -> Sequence[Run]:
-    """Of the runs of a branch, in order: from the newest that begins at or before an extent to the one it names."""
+    """The runs of a branch that a reader of an extent needs, in order."""
     end = bisect_right(runs, extent.run, key=_number)
     first = next((index for index in range(end - 1, -1, -1) if runs[index].start <= extent.skip), 0)
     return runs[first:end]
