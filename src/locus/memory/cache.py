@@ -30,7 +30,7 @@ MOST_NOTES: Final = 32
 LARGE_NOTE: Final = 65_536
 """In characters. A save of that size is not left waiting as a note."""
 
-Key = tuple[str, str]
+NamespaceKey = tuple[str, str]
 """Thread id and namespace."""
 
 _ENTRY_WEIGHT: Final = 600
@@ -106,13 +106,13 @@ class LoadCache:
         self.max_bytes = checked_megabytes(megabytes, "cache_mb")
         self.notes: deque[Commit] = deque()
         """What was saved since the last load, for `take_notes`. Appending to it needs no lock."""
-        self._entries: OrderedDict[Key, _Entry] = OrderedDict()
+        self._entries: OrderedDict[NamespaceKey, _Entry] = OrderedDict()
         self._weight = 0
         self._hits = 0
         self._misses = 0
         self._lock = fork_safe_lock()  # handles serve several event loops at once
 
-    def get(self, key: Key) -> HeldCheckpoint | None:
+    def get(self, key: NamespaceKey) -> HeldCheckpoint | None:
         """The checkpoint that is held for a key; None if there is none."""
         with self._lock:
             if self.notes:
@@ -128,7 +128,7 @@ class LoadCache:
                     self._drop(key)
             return entry.held
 
-    def put(self, key: Key, held: HeldCheckpoint | None, seen: HeldCheckpoint | None) -> None:
+    def put(self, key: NamespaceKey, held: HeldCheckpoint | None, seen: HeldCheckpoint | None) -> None:
         """Hold the checkpoint that a load has read; None holds nothing. `seen` is what the load had got from here.
 
         If a save or another load has put something else here meanwhile, that stays.
@@ -186,14 +186,14 @@ class LoadCache:
     def _fits(self, weight: int) -> bool:
         return 2 * weight <= self.max_bytes
 
-    def _add(self, key: Key, entry: _Entry) -> None:
+    def _add(self, key: NamespaceKey, entry: _Entry) -> None:
         self._entries[key] = entry
         self._weight += entry.weight
         while self._weight > self.max_bytes:
             _, oldest = self._entries.popitem(last=False)
             self._weight -= oldest.weight
 
-    def _drop(self, key: Key) -> None:
+    def _drop(self, key: NamespaceKey) -> None:
         entry = self._entries.pop(key, None)
         if entry is not None:
             self._weight -= entry.weight
@@ -206,13 +206,13 @@ class TraceCache:
     MAX_WEIGHT = 64 * 1024 * 1024
 
     def __init__(self) -> None:
-        self.known: dict[Key, Trace] = {}
+        self.known: dict[NamespaceKey, Trace] = {}
         """To look into it needs no lock."""
-        self._weights: dict[Key, int] = {}
+        self._weights: dict[NamespaceKey, int] = {}
         self._weight = 0
         self._lock = fork_safe_lock()  # handles serve several event loops at once
 
-    def put(self, key: Key, trace: Trace) -> None:
+    def put(self, key: NamespaceKey, trace: Trace) -> None:
         weight = weight_of_trace(trace)
         with self._lock:
             self._drop(key)
@@ -222,10 +222,10 @@ class TraceCache:
             while self.known and (len(self.known) > self.MAX_TRACES or self._weight > self.MAX_WEIGHT):
                 self._drop(next(iter(self.known)))
 
-    def drop(self, key: Key) -> None:
+    def drop(self, key: NamespaceKey) -> None:
         with self._lock:
             self._drop(key)
 
-    def _drop(self, key: Key) -> None:
+    def _drop(self, key: NamespaceKey) -> None:
         self.known.pop(key, None)
         self._weight -= self._weights.pop(key, 0)

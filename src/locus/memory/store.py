@@ -756,24 +756,24 @@ class CheckpointStore:
         """The size of a thread, and what a vacuum or a deletion would free; None if the thread does not exist."""
         by_vacuum = check_measuring(thread_id, older_than_days, keep_last, deleting, namespace)
         async with self.using() as engine:
-            found = await engine.measure(thread_id)
-        if found is None:
+            measured = await engine.measure(thread_id)
+        if measured is None:
             return None
-        entries = [one.entry for one in found.checkpoints]
+        entries = [one.entry for one in measured.checkpoints]
         freed = None
         if by_vacuum:
             kept = retention(datetime.now(UTC), older_than_days, keep_last)
-            orphans = orphaned(found.orphans(), kept.orphans_before)
-            freed = freed_by(found, outlived_in(thread_id, entries, kept, orphans))
+            orphans = orphaned(measured.orphans(), kept.orphans_before)
+            freed = freed_by(measured, outlived_in(thread_id, entries, kept, orphans))
         elif deleting:
             revs = {entry.checkpoint_id: (entry.seq, entry.rev) for entry in entries if entry.namespace == namespace}
             missing = next((name for name in deleting if name not in revs), None)
             if missing is not None:
                 raise await self.not_found(thread_id, missing, namespace, " to measure")
-            freed = freed_by(found, Outlived(thread_id, dict(revs[name] for name in deleting)))
-        if len(found.checkpoints) < _MANY_CHECKPOINTS:
-            return thread_sizes(thread_id, found, freed)
-        return await asyncio.to_thread(thread_sizes, thread_id, found, freed)
+            freed = freed_by(measured, Outlived(thread_id, dict(revs[name] for name in deleting)))
+        if len(measured.checkpoints) < _MANY_CHECKPOINTS:
+            return thread_sizes(thread_id, measured, freed)
+        return await asyncio.to_thread(thread_sizes, thread_id, measured, freed)
 
     async def copy(
         self,
@@ -883,16 +883,16 @@ async def remove_outlived(
     """Remove the checkpoints on a page of a vacuum, or only count them. Returns the first damage as well."""
     damaged = list(page.damaged)
     checkpoints = writes = 0
-    for found in page.threads:
+    for outlived in page.threads:
         if dry_run:
-            checkpoints += len(found.checkpoints)
-            writes += sum(found.writes.values())
+            checkpoints += len(outlived.checkpoints)
+            writes += sum(outlived.writes.values())
             continue
         try:
-            if found.checkpoints:
-                checkpoints += await engine.trim(found.thread_id, found.checkpoints)
-            if found.writes and isinstance(engine, KeepsWrites):
-                writes += await engine.delete_orphans(found.thread_id, found.writes.keys())
+            if outlived.checkpoints:
+                checkpoints += await engine.trim(outlived.thread_id, outlived.checkpoints)
+            if outlived.writes and isinstance(engine, KeepsWrites):
+                writes += await engine.delete_orphans(outlived.thread_id, outlived.writes.keys())
         except CorruptCheckpointError as error:
             damaged.append(error)
     done = VacuumProgress(page.looked_at, checkpoints, writes, len(damaged))

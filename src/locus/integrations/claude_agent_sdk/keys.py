@@ -24,21 +24,21 @@ _KEPT_OF_LONG = 80
 """How much is left of a longer project. The SDK makes its name of a path, and the session and a prefix need room."""
 
 
-class Place(NamedTuple):
+class TranscriptPlace(NamedTuple):
     """The thread and the namespace that keep a transcript."""
 
     thread_id: str
     namespace: str
 
 
-class Places:
+class TranscriptPlaces:
     """The names of threads and namespaces for all transcripts of a store."""
 
     def __init__(self, prefix: str, namespace: str) -> None:
         self.prefix = check_prefix(prefix)
         self.namespace = check_id(namespace, "namespace")
 
-    def of(self, key: Mapping[str, Any]) -> Place:
+    def of(self, key: Mapping[str, Any]) -> TranscriptPlace:
         """The place of a session's main transcript, or, with a `subpath`, of a subagent's."""
         thread_id = self.within(key.get("project_key")) + _escaped(check_id(key.get("session_id"), "session_id"))
         if len(thread_id) > MAX_ID_LENGTH:
@@ -48,9 +48,9 @@ class Places:
             )
         subpath = key.get("subpath")
         if subpath is None:
-            return Place(thread_id, self.namespace)
+            return TranscriptPlace(thread_id, self.namespace)
         namespace = f"{self.namespace}/{check_id(subpath, 'subpath')}"
-        return Place(thread_id, check_id(namespace, "subpath, with the namespace before it,"))
+        return TranscriptPlace(thread_id, check_id(namespace, "subpath, with the namespace before it,"))
 
     def within(self, project_key: object) -> str:
         """The prefix of the thread ids of a project's sessions."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 from locus.core.tasks import finished
 from locus.errors import CheckpointNotFoundError, ConflictError, CorruptCheckpointError, LocusError
 from locus.extras import require
-from locus.integrations.claude_agent_sdk.keys import NAMESPACE, Place, Places
+from locus.integrations.claude_agent_sdk.keys import NAMESPACE, TranscriptPlace, TranscriptPlaces
 from locus.integrations.claude_agent_sdk.transcript import Fold, Notes, Transcript, notes_of
 from locus.threads import AsyncStoreUser, Entry, SessionPoint, notes_in, readable, session_points, warn_of_damage
 from locus.threads.limits import checked_last
@@ -45,9 +45,9 @@ class LocusSessionStore(AsyncStoreUser):
     """
 
     def __init__(self, store: Any, *, prefix: str = "", namespace: str = NAMESPACE, **options: Any) -> None:
-        self._places = Places(prefix, namespace)
+        self._places = TranscriptPlaces(prefix, namespace)
         self._open(store, options, _OWN_OPTIONS)
-        self._followed: OrderedDict[Place, Transcript] = OrderedDict()
+        self._followed: OrderedDict[TranscriptPlace, Transcript] = OrderedDict()
 
     def _closed_error(self, name: str) -> Exception:
         return SessionStoreClosedError(f"this session store is closed: make a new {name}")
@@ -89,7 +89,7 @@ class LocusSessionStore(AsyncStoreUser):
             return
         namespaces = await store.namespaces(place.thread_id)
         subagents = [name for name in namespaces if self._places.subpath(name) is not None]
-        self._forget(Place(place.thread_id, name) for name in (place.namespace, *subagents))
+        self._forget(TranscriptPlace(place.thread_id, name) for name in (place.namespace, *subagents))
         if {*namespaces} <= {place.namespace, *subagents}:
             await finished(store.delete(place.thread_id))
             return
@@ -148,11 +148,11 @@ class LocusSessionStore(AsyncStoreUser):
         self._followed.clear()
         await super()._end()
 
-    async def _entries(self, place: Place, checkpoint_id: str | None, last: int | None) -> list[Any] | None:
+    async def _entries(self, place: TranscriptPlace, checkpoint_id: str | None, last: int | None) -> list[Any] | None:
         most = None if last is None else checked_last(last)
         return await self._store.log(*place).read(most, checkpoint_id) or None
 
-    def _transcript(self, place: Place, key: SessionKey) -> Transcript:
+    def _transcript(self, place: TranscriptPlace, key: SessionKey) -> Transcript:
         """The transcript at a place, with what this handle remembers of it. It becomes the last used one."""
         found = self._followed.get(place)
         if found is None:
@@ -168,7 +168,7 @@ class LocusSessionStore(AsyncStoreUser):
             _, oldest = self._followed.popitem(last=False)
             held -= oldest.held
 
-    def _forget(self, places: Iterable[Place]) -> None:
+    def _forget(self, places: Iterable[TranscriptPlace]) -> None:
         for place in places:
             self._followed.pop(place, None)
 

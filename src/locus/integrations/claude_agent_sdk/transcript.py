@@ -63,7 +63,7 @@ class Notes(NamedTuple):
         return {name: value for name, value in self._asdict().items() if value is not None}
 
 
-class Batch(NamedTuple):
+class EntryBatch(NamedTuple):
     """Entries, each with the digest of its uuid and its time; None for an entry without one."""
 
     entries: Sequence[Any]
@@ -82,7 +82,7 @@ class Batch(NamedTuple):
             for uuid, said in zip(self.uuids, self.times, strict=True)
         )
 
-    def without(self, known: Set[str]) -> Batch:
+    def without(self, known: Set[str]) -> EntryBatch:
         """The entries of the batch that are new. Each uuid is kept once; an entry without one is always new."""
         seen: set[str] = set()
         kept: list[int] = []
@@ -90,7 +90,7 @@ class Batch(NamedTuple):
             if uuid is None or (uuid not in known and uuid not in seen):
                 kept.append(place)
                 seen.update((uuid,) if uuid else ())
-        return Batch(*([each[place] for place in kept] for each in self))
+        return EntryBatch(*([each[place] for place in kept] for each in self))
 
 
 class Followed(NamedTuple):
@@ -147,7 +147,7 @@ class Transcript:
         elif checkpoint_id is not None:
             self._followed = Followed(None, set())
 
-    async def _before(self, point: LogPoint | None, batch: Batch) -> tuple[Notes, set[str] | None]:
+    async def _before(self, point: LogPoint | None, batch: EntryBatch) -> tuple[Notes, set[str] | None]:
         """The notes about the log before a batch, and all its uuids; None for the uuids if the notes suffice."""
         if point is None:
             return Notes(), set()
@@ -198,11 +198,11 @@ def _next_time(before: int) -> int:
     return _last_time
 
 
-def _batch(entries: Iterable[Any]) -> Batch:
+def _batch(entries: Iterable[Any]) -> EntryBatch:
     made = list(entries)
     if not all(isinstance(entry, dict) for entry in made):
         raise ConfigurationError("an entry of a transcript is a dict; nothing was written")
-    return Batch(made, [_uuid(entry) for entry in made], [_time(entry) for entry in made])
+    return EntryBatch(made, [_uuid(entry) for entry in made], [_time(entry) for entry in made])
 
 
 def _uuid(entry: Mapping[str, Any]) -> str | None:

@@ -66,15 +66,15 @@ class StateDelta(NamedTuple):
 
     @classmethod
     def of(cls, delta: dict[str, Any]) -> StateDelta:
-        found = cls({}, {}, {})
+        parts = cls({}, {}, {})
         for key, value in delta.items():
             if key.startswith(State.APP_PREFIX):
-                found.app[key.removeprefix(State.APP_PREFIX)] = value
+                parts.app[key.removeprefix(State.APP_PREFIX)] = value
             elif key.startswith(State.USER_PREFIX):
-                found.user[key.removeprefix(State.USER_PREFIX)] = value
+                parts.user[key.removeprefix(State.USER_PREFIX)] = value
             elif not key.startswith(State.TEMP_PREFIX):
-                found.session[key] = value
-        return found
+                parts.session[key] = value
+        return parts
 
     @property
     def shared(self) -> dict[str, dict[str, Any]]:
@@ -84,7 +84,7 @@ class StateDelta(NamedTuple):
 
 
 @dataclass(slots=True)
-class _Held:
+class _HeldSession:
     """The part of a session that a service holds in memory, as of a checkpoint."""
 
     log: ItemLog
@@ -113,8 +113,8 @@ class LocusSessionService(AsyncStoreUser, BaseSessionService):
         self._states = SharedStates(self._store, namespace)
         self._held = lru_cache(maxsize=_HELD)(self._hold)
 
-    def _hold(self, thread_id: str) -> _Held:
-        return _Held(self._store.log(thread_id, self._namespace))
+    def _hold(self, thread_id: str) -> _HeldSession:
+        return _HeldSession(self._store.log(thread_id, self._namespace))
 
     @override
     async def create_session(
@@ -185,16 +185,16 @@ class LocusSessionService(AsyncStoreUser, BaseSessionService):
         threads = [one for one in await self._store.list_threads(prefix=prefix) if len(names_of(one)) == 3]
         damaged: list[CorruptCheckpointError] = []
         views = await readable(self._listed, threads, damaged)
-        found = [(names_of(one), view) for one, view in views if view is not None]
-        users = sorted({names[1] for names, _ in found})
+        named_views = [(names_of(one), view) for one, view in views if view is not None]
+        users = sorted({names[1] for names, _ in named_views})
         without_state: list[CorruptCheckpointError] = []
         states = dict(await readable(lambda one: self._states.read(thread_of(app_name, one)), users, without_state))
         if user_id is not None and without_state:
             raise without_state[0]
-        app = await self._states.read(thread_of(app_name)) if found else _NO_STATE
+        app = await self._states.read(thread_of(app_name)) if named_views else _NO_STATE
         sessions = [
             _session(names, view.entry.checkpoint_id, view.fields, _updated(view), [], states[names[1]], app)
-            for names, view in found
+            for names, view in named_views
             if names[1] in states
         ]
         warn_of_damage([*damaged, *without_state])
@@ -244,7 +244,7 @@ class LocusSessionService(AsyncStoreUser, BaseSessionService):
             session.last_update_time = updated
             return self._commit_event_to_session(session, event)
 
-    async def _append(self, held: _Held, session: Session, item: dict[str, Any]) -> tuple[str, float]:
+    async def _append(self, held: _HeldSession, session: Session, item: dict[str, Any]) -> tuple[str, float]:
         """Append an event. Returns the new checkpoint, and the time of the session then."""
         delta = StateDelta.of(item.get("actions", {}).get("state_delta", {}))
         marker = session._storage_update_marker

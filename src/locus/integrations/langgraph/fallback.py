@@ -52,7 +52,7 @@ _DAMAGE = (
 _log = logging.getLogger(__name__)
 
 
-class Key(NamedTuple):
+class GraphKey(NamedTuple):
     """Names a checkpoint of a thread."""
 
     checkpoint_id: str
@@ -119,13 +119,13 @@ class Fallback:
     async def latest(self, thread_id: str, namespace: str) -> CheckpointTuple | None:
         return await self._tuple({"configurable": {"thread_id": thread_id, "checkpoint_ns": namespace}})
 
-    async def one(self, thread_id: str, key: Key) -> CheckpointTuple | None:
+    async def one(self, thread_id: str, key: GraphKey) -> CheckpointTuple | None:
         return await self._tuple(config_of(thread_id, key.namespace, key.checkpoint_id))
 
     async def _tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         return await self._call(lambda: self.saver.get_tuple(config), lambda: self.saver.aget_tuple(config))
 
-    async def keys(self, thread_id: str) -> list[Key]:
+    async def keys(self, thread_id: str) -> list[GraphKey]:
         """The keys of all checkpoints of a thread, oldest first. Ids begin with a time, and LangGraph sorts by them."""
         return sorted(await self._each({"configurable": {"thread_id": thread_id}}, key_of))
 
@@ -193,9 +193,9 @@ class Fallback:
             ) from error
 
 
-def key_of(found: CheckpointTuple) -> Key:
+def key_of(found: CheckpointTuple) -> GraphKey:
     named = found.config["configurable"]
-    return Key(str(named["checkpoint_id"]), str(named.get("checkpoint_ns") or ""))
+    return GraphKey(str(named["checkpoint_id"]), str(named.get("checkpoint_ns") or ""))
 
 
 class BringOver:
@@ -239,23 +239,23 @@ class BringOver:
         brought: dict[str, str] = {}
         count = 0
         for key in missing:
-            found = await self.fallback.one(thread_id, key)
-            if found is None:  # deleted in the meantime
+            checkpoint = await self.fallback.one(thread_id, key)
+            if checkpoint is None:  # deleted in the meantime
                 continue
-            await self._put_writes(found)
-            await self._receiver.receive(found, created_at=_moment(found))
+            await self._put_writes(checkpoint)
+            await self._receiver.receive(checkpoint, created_at=_moment(checkpoint))
             brought[key.here[0]] = key.checkpoint_id
             count += 1
         for namespace, newest in brought.items():
             if namespace in latest and latest[namespace] > newest:
                 await self._keep_latest(thread_id, namespace, latest[namespace], newest)
         for key in {key.namespace: key for key in keys}.values():
-            if key.here in present and (found := await self.fallback.one(thread_id, key)) is not None:
-                await self._add_writes(thread_id, found)
+            if key.here in present and (checkpoint := await self.fallback.one(thread_id, key)) is not None:
+                await self._add_writes(thread_id, checkpoint)
         return count
 
     @staticmethod
-    def _warn_of_forks(keys: Collection[Key], missing: Collection[Key], latest: Mapping[str, str]) -> None:
+    def _warn_of_forks(keys: Collection[GraphKey], missing: Collection[GraphKey], latest: Mapping[str, str]) -> None:
         """Log a warning, before anything is saved, if a thread was continued at both savers."""
         there = {key.here for key in keys}
         namespaces = {key.here[0] for key in missing} & latest.keys()
@@ -281,16 +281,16 @@ class BringOver:
         for task in _tasks(found):
             await self._receiver.aput_writes(found.config, task.writes, task.task_id, task.path)
 
-    async def _add_writes(self, thread_id: str, found: CheckpointTuple) -> None:
+    async def _add_writes(self, thread_id: str, checkpoint: CheckpointTuple) -> None:
         """Bring over what tasks have written since the latest checkpoint was brought over."""
-        tasks = _tasks(found)
+        tasks = _tasks(checkpoint)
         if not tasks:
             return
-        there = await self._store.get_writes(thread_id, *key_of(found).here)
+        there = await self._store.get_writes(thread_id, *key_of(checkpoint).here)
         known = {(write.task_id, write.channel) for write in there}
         for task in tasks:
             if any((task.task_id, channel) not in known for channel, _ in task.writes):
-                await self._receiver.aput_writes(found.config, task.writes, task.task_id, task.path)
+                await self._receiver.aput_writes(checkpoint.config, task.writes, task.task_id, task.path)
 
 
 class _Task(NamedTuple):

@@ -105,14 +105,14 @@ class LocusSaver(BothWaysStoreUser, BaseCheckpointSaver[Any]):
         key, checkpoint_id = (thread_id, stored_namespace(namespace)), _checkpoint_id(config)
         if checkpoint_id is None:
             await self._touch(thread_id, namespace)
-        found = await self._reader.one(*key, checkpoint_id)
-        if found is None and checkpoint_id is not None and self._moving is not None:
+        stored = await self._reader.one(*key, checkpoint_id)
+        if stored is None and checkpoint_id is not None and self._moving is not None:
             await self._touch(thread_id, namespace)
-            found = await self._reader.one(*key, checkpoint_id)
-        if found is None:
+            stored = await self._reader.one(*key, checkpoint_id)
+        if stored is None:
             return None
-        loaded = self._reader.tuple_of(found)
-        self._cache.load(key, found.version, loaded_lists(found.version, loaded.checkpoint))
+        loaded = self._reader.tuple_of(stored)
+        self._cache.load(key, stored.version, loaded_lists(stored.version, loaded.checkpoint))
         return loaded
 
     async def alist(

@@ -97,14 +97,14 @@ def schema_classes(schemas: Iterable[Any]) -> Iterator[type]:
     waiting, seen = list(schemas), set[int]()
     kept: list[Any] = []  # else the id of a type that is gone could be that of another
     while waiting:
-        found = waiting.pop()
-        if id(found) in seen:
+        kind = waiting.pop()
+        if id(kind) in seen:
             continue
-        seen.add(id(found))
-        kept.append(found)
-        if is_data(found):
-            yield found
-        waiting += _parts(found)
+        seen.add(id(kind))
+        kept.append(kind)
+        if is_data(kind):
+            yield kind
+        waiting += _parts(kind)
 
 
 def is_data(kind: Any) -> bool:
@@ -115,17 +115,17 @@ def is_data(kind: Any) -> bool:
     return issubclass(kind, BaseModel | Enum) or dataclasses.is_dataclass(kind) or named_tuple
 
 
-def _parts(found: Any) -> Iterable[Any]:
+def _parts(kind: Any) -> Iterable[Any]:
     """The parts of a type: members of a union, type parameters, fields."""
-    if isinstance(found, type) and issubclass(found, BaseModel):
-        return [info.annotation for info in found.model_fields.values()]
-    if is_typeddict(found) or is_data(found):
-        return _hints(found).values()
-    if hasattr(found, "__supertype__"):  # a NewType
-        return [found.__supertype__]
-    if hasattr(found, "__value__"):  # what a `type` statement makes
-        return [found.__value__]
-    return [get_origin(found), *get_args(found)]
+    if isinstance(kind, type) and issubclass(kind, BaseModel):
+        return [info.annotation for info in kind.model_fields.values()]
+    if is_typeddict(kind) or is_data(kind):
+        return _hints(kind).values()
+    if hasattr(kind, "__supertype__"):  # a NewType
+        return [kind.__supertype__]
+    if hasattr(kind, "__value__"):  # what a `type` statement makes
+        return [kind.__value__]
+    return [get_origin(kind), *get_args(kind)]
 
 
 def _hints(kind: Any) -> dict[str, Any]:

@@ -17,16 +17,16 @@ from zoneinfo import ZoneInfo
 
 from locus.errors import CorruptCheckpointError
 from locus.integrations.langgraph.codec import (
-    Read,
+    ReadValue,
     RefusedError,
     TypedCodec,
-    Write,
+    WriteValue,
     bytes_text,
     text_bytes,
     text_of,
 )
 
-Kind = tuple[str, Iterable[type], Write, Read]
+Kind = tuple[str, Iterable[type], WriteValue, ReadValue]
 
 _FACTORIES: Mapping[str, type] = {kind.__name__: kind for kind in (bool, dict, float, int, list, set, str, tuple)}
 MOST_EXPONENT = 6_144
@@ -178,7 +178,7 @@ def _times(codec: TypedCodec) -> Iterator[Kind]:
             written["fold"] = 1
         return written
 
-    def reading(kind: type[datetime.datetime] | type[datetime.time]) -> Read:
+    def reading(kind: type[datetime.datetime] | type[datetime.time]) -> ReadValue:
         def read(stored: Mapping[str, Any]) -> datetime.datetime | datetime.time:
             value = kind.fromisoformat(stored["value"]).replace(fold=stored.get("fold", 0))
             return value.replace(tzinfo=codec.read(stored["zone"])) if "zone" in stored else value
@@ -247,7 +247,7 @@ def _containers(codec: TypedCodec) -> Iterator[Kind]:
     )
 
 
-def _pairs_reader(codec: TypedCodec, kind: Callable[[Any], Any]) -> Read:
+def _pairs_reader(codec: TypedCodec, kind: Callable[[Any], Any]) -> ReadValue:
     return lambda stored: kind(dict(codec.read_pairs(stored)))
 
 

@@ -152,24 +152,24 @@ class LocusConversationStore(AsyncStoreUser, ConversationStore):
     async def read_records(self, *, scope: str | None = None, limit: int | None = None) -> Sequence[ConversationRecord]:
         self._check_open()
         most = checked_limit(limit, UNLIMITED)
-        found: list[ConversationRecord] = []
+        records: list[ConversationRecord] = []
         damaged: list[CorruptCheckpointError] = []
         newest = self._newest_in(scope, most) if scope is not None else self._newest(most, damaged)
         async with aclosing(newest) as pages:
             async for conversation_ids in pages:
                 for some in _portions(conversation_ids, AT_ONCE):
-                    found += [
+                    records += [
                         record
                         for record in await self._records(some, damaged)
                         if scope is None or record.scope == scope
                     ]
-                    if len(found) >= most:
+                    if len(records) >= most:
                         break
-                if len(found) >= most:
+                if len(records) >= most:
                     break
         warn_of_damage(damaged)
-        found.sort(key=_updated_at, reverse=True)
-        return found[:most]
+        records.sort(key=_updated_at, reverse=True)
+        return records[:most]
 
     async def write_record(
         self,
@@ -496,16 +496,16 @@ class LocusConversationStore(AsyncStoreUser, ConversationStore):
         if latest is None or _is_deletion(latest):
             return []
         document = self._document(conversation_id)
-        found: Sequence[Any]
+        stored: Sequence[Any]
         if hit.namespace == self._index:
             first = metadata.get(_FIRST)
             start = first if isinstance(first, int) and 0 <= first <= MOST else 0
             page = await document.items(_ITEMS, start, count, checkpoint_id=latest.checkpoint_id)
-            found = [] if page is None else page.items
+            stored = [] if page is None else page.items
         else:
             version = await document.read(hit.checkpoint_id, newest=count)
-            found = [] if version is None else [item for items in version.lists.values() for item in items]
-        items = checked_items(conversation_id, found)
+            stored = [] if version is None else [item for items in version.lists.values() for item in items]
+        items = checked_items(conversation_id, stored)
         if {f"{_ENTRY}{item['id']}" for item in items}.issuperset(name for name in metadata if _is_entry_key(name)):
             return items
         # The conversation has moved to another branch since, or the checkpoint was removed in this moment.
@@ -524,15 +524,15 @@ class LocusConversationStore(AsyncStoreUser, ConversationStore):
         cursor: str | None = None
         waiting: list[Entry] = []
         while True:
-            found = await self._store.newest_threads(max(most, AT_ONCE), cursor)
-            for some in _portions(found.entries, AT_ONCE):
+            page = await self._store.newest_threads(max(most, AT_ONCE), cursor)
+            for some in _portions(page.entries, AT_ONCE):
                 entries = await readable(self._newest_here, some, damaged)
                 waiting += [entry for _, entry in entries if entry is not None and not _is_deletion(entry)]
                 # A thread may have something newer in another namespace: then its turn comes later.
                 reached = some[-1].created_at
                 yield _in_order(entry for entry in waiting if entry.created_at >= reached)
                 waiting = [entry for entry in waiting if entry.created_at < reached]
-            cursor = found.next
+            cursor = page.next
             if cursor is None:
                 break
         yield _in_order(waiting)

@@ -60,7 +60,7 @@ class InvalidKeyError(InvalidIdError, StorageError):
     """A key that Strands' own storages refuse, too."""
 
 
-class Place(NamedTuple):
+class ValuePlace(NamedTuple):
     """The thread and the namespace that keep a value."""
 
     thread_id: str
@@ -80,7 +80,7 @@ class Place(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class _Held:
+class _HeldSnapshot:
     """The newest snapshot of a thread that this handle has read or written."""
 
     version: EncodedVersion
@@ -115,7 +115,7 @@ class LocusStorage(AsyncStoreUser):
         self._search_strategy = search_strategy
         self._space = namespace
         self._prefix = ""
-        self._held: OrderedDict[str, _Held] = OrderedDict()
+        self._held: OrderedDict[str, _HeldSnapshot] = OrderedDict()
 
     def _closed_error(self, name: str) -> Exception:
         return StorageError(f"this storage is closed: make a new {name}")
@@ -193,14 +193,14 @@ class LocusStorage(AsyncStoreUser):
         self._held.clear()
         await awaited(super()._end())  # where the store is used
 
-    def _place(self, key: str) -> Place:
+    def _place(self, key: str) -> ValuePlace:
         full = self._prefix + _checked_key(key)
         found = _SNAPSHOT.fullmatch(full)
         if found is None:
-            return Place(shortened(full), full, "")
-        return Place(shortened(found[1]), found[1], found[2] or _LATEST)
+            return ValuePlace(shortened(full), full, "")
+        return ValuePlace(shortened(found[1]), found[1], found[2] or _LATEST)
 
-    async def _write(self, place: Place, data: bytes) -> None:
+    async def _write(self, place: ValuePlace, data: bytes) -> None:
         store = self._store
         sort_keys = await store.sorts_keys()
         async with store.document(place.thread_id, self._space).lock():
@@ -222,12 +222,12 @@ class LocusStorage(AsyncStoreUser):
             self._hold(place.thread_id, version, b"" if apart is None else apart.body)
 
     def _hold(self, thread_id: str, version: EncodedVersion, body: bytes) -> None:
-        self._held[thread_id] = _Held(version, body, len(body) + version.size)
+        self._held[thread_id] = _HeldSnapshot(version, body, len(body) + version.size)
         total = sum([held.size for held in self._held.values()])
         while total > _MOST_HELD and self._held:
             total -= self._held.popitem(last=False)[1].size
 
-    async def _read(self, place: Place, checkpoint_id: str | None) -> bytes | None:
+    async def _read(self, place: ValuePlace, checkpoint_id: str | None) -> bytes | None:
         document = self._store.encoded_document(place.thread_id, self._space)
         version = await document.read(checkpoint_id or place.checkpoint_id)
         if version is not None and checkpoint_id is None:
@@ -240,7 +240,7 @@ class LocusStorage(AsyncStoreUser):
             self._hold(place.thread_id, version, body)
         return data
 
-    async def _messages(self, place: Place, limit: int | None, checkpoint_id: str | None) -> List[Any]:
+    async def _messages(self, place: ValuePlace, limit: int | None, checkpoint_id: str | None) -> List[Any]:
         document = self._store.document(place.thread_id, self._space, (_ITEMS,))
         count = MOST if limit is None else max(0, min(limit, MOST))
         read = partial(document.read, newest=count)
@@ -251,7 +251,9 @@ class LocusStorage(AsyncStoreUser):
             return []
         return [message_of(item) for item in version.lists.get(_ITEMS, ())]  # what is no snapshot has none
 
-    async def _at(self, place: Place, newest: V, entry: Entry, read: Callable[[str], Awaitable[V | None]]) -> V | None:
+    async def _at(
+        self, place: ValuePlace, newest: V, entry: Entry, read: Callable[[str], Awaitable[V | None]]
+    ) -> V | None:
         """The checkpoint that holds a place's value: the newest, or the last before snapshots of the history."""
         if place.name != _LATEST or _name(entry) == _LATEST:
             return newest
@@ -270,7 +272,7 @@ class LocusStorage(AsyncStoreUser):
                 return
             before = entries[-1]
 
-    async def _delete(self, place: Place) -> None:
+    async def _delete(self, place: ValuePlace) -> None:
         async with self._store.document(place.thread_id, self._space).lock():
             self._held.pop(place.thread_id, None)
             if place.name != _LATEST:
@@ -297,7 +299,7 @@ class LocusStorage(AsyncStoreUser):
         names = {_name(entry) async for entry in self._entries(thread_id)}
         return {f"{full}{_file(name)}" for name in names}
 
-    async def _fork(self, source: Place, dest: Place, checkpoint_id: str | None) -> None:
+    async def _fork(self, source: ValuePlace, dest: ValuePlace, checkpoint_id: str | None) -> None:
         if not await self._store.fork(source.thread_id, dest.thread_id, self._space, checkpoint_id):
             raise CheckpointNotFoundError("the key has no such checkpoint to fork from")
 

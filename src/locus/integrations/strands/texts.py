@@ -60,15 +60,15 @@ def taken_apart(data: bytes, body: bytes = b"", count: int = 0, *, sort_keys: bo
     try:
         before = data[:start].decode()
         continued = count > 0 and data.startswith(body, start)
-        found = _items(data[start + len(body) :].decode(), sort_keys, first=False) if continued else None
-        if found is None:
+        items_and_rest = _items(data[start + len(body) :].decode(), sort_keys, first=False) if continued else None
+        if items_and_rest is None:
             continued = False
-            found = _items(data[start:].decode(), sort_keys, first=True)
+            items_and_rest = _items(data[start:].decode(), sort_keys, first=True)
     except (ValueError, RecursionError):  # no UTF-8, no JSON, or nested too deeply
         return None
-    if found is None:
+    if items_and_rest is None:
         return None
-    items, after = found
+    items, after = items_and_rest
     return Snapshot(before, after, data[start : len(data) - len(after.encode())], count if continued else 0, items)
 
 

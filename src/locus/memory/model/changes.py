@@ -15,7 +15,7 @@ from locus.errors import ConfigurationError
 from locus.memory.model.alignment import Match, align
 from locus.memory.model.records import Path
 
-Kind = Literal["added", "removed", "changed"]
+ChangeKind = Literal["added", "removed", "changed"]
 
 PAGE = 200
 """How many changes are given at once, unless the caller says otherwise."""
@@ -38,7 +38,7 @@ class ItemChange:
     *changed* if as many others stand in their places.
     """
 
-    kind: Kind
+    kind: ChangeKind
     old_index: int | None
     new_index: int | None
     before: Any = None
@@ -68,7 +68,7 @@ class ValueChange:
     """
 
     path: Path
-    kind: Kind
+    kind: ChangeKind
     before: Any = None
     after: Any = None
 
@@ -99,7 +99,7 @@ class PayloadDiff:
 class Segment(NamedTuple):
     """`length` changes of one kind in a row: of old items, of new ones, or of both."""
 
-    kind: Kind
+    kind: ChangeKind
     old: int
     new: int
     length: int
@@ -145,7 +145,7 @@ def aligned(old: Sequence[object], new: Sequence[object]) -> list[Match]:
     The common beginning and end are found first, then the items that occur once in either list and stand in the same
     order in both; the parts between those are treated alike. So the time is that of sorting, whatever the lists hold.
     """
-    found: list[Match] = []
+    matches: list[Match] = []
     todo = [(0, len(old), 0, len(new), _DEPTH)]
     while todo:
         start, end, at, until, depth = todo.pop()
@@ -153,23 +153,23 @@ def aligned(old: Sequence[object], new: Sequence[object]) -> list[Match]:
         while start < end and at < until and old[start] == new[at]:
             start, at = start + 1, at + 1
         if at > first:
-            found.append(Match(first, start - (at - first), at - first))
+            matches.append(Match(first, start - (at - first), at - first))
         last = until
         while start < end and at < until and old[end - 1] == new[until - 1]:
             end, until = end - 1, until - 1
         if last > until:
-            found.append(Match(until, end, last - until))
+            matches.append(Match(until, end, last - until))
         if start == end or at == until or not depth:
             continue
         anchors = _anchors(old, start, end, new, at, until)
         if not anchors:  # what they share occurs again and again
             rest = align(old[start:end], new[at:until])
-            found += [Match(match.at + at, match.start + start, match.length) for match in rest]
+            matches += [Match(match.at + at, match.start + start, match.length) for match in rest]
             continue
         for x, y in [*anchors, (end, until)]:
             todo.append((start, x, at, y, depth - 1))
             start, at = x, y
-    return _joined(sorted(found))
+    return _joined(sorted(matches))
 
 
 def _anchors(

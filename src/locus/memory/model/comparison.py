@@ -21,9 +21,9 @@ from typing import Any, Final, TypeVar
 from locus.errors import CorruptCheckpointError
 from locus.memory.model.alignment import Match
 from locus.memory.model.changes import (
+    ChangeKind,
     Gap,
     ItemChange,
-    Kind,
     ListDiff,
     PayloadDiff,
     Segment,
@@ -197,7 +197,7 @@ class _List:
         """The number of changes that the list counts as: 1 if it only comes or goes, and has no items."""
         return max(1, sum(segment.length for segment in self.segments))
 
-    def counted(self, kind: Kind) -> int:
+    def counted(self, kind: ChangeKind) -> int:
         return sum(segment.length for segment in self.segments if segment.kind == kind)
 
 
@@ -243,10 +243,10 @@ class Comparison:
         if all(is_list) or (is_list[0] and new is MISSING) or (is_list[1] and old is MISSING):
             return (yield from self._list(old, new, path, *lengths))
         if isinstance(old, dict) and isinstance(new, dict):
-            found: list[_Value | _List] = []
+            differences: list[_Value | _List] = []
             for key in {**new, **old}:
-                found += yield from self.differing(old.get(key, MISSING), new.get(key, MISSING), (*path, key))
-            return found
+                differences += yield from self.differing(old.get(key, MISSING), new.get(key, MISSING), (*path, key))
+            return differences
         simple = not any(is_list) and not isinstance(old, dict) and not isinstance(new, dict)
         if simple and MISSING not in (old, new) and canonical(old) == canonical(new):
             return []
@@ -254,7 +254,7 @@ class Comparison:
 
     def _inside(self, path: Path) -> PartRequests[list[_Value | _List]]:
         """The differences in the parts cut out of a large value that both checkpoints have. It is not read itself."""
-        found: list[_Value | _List] = []
+        differences: list[_Value | _List] = []
         done: set[Path] = set()
         for inner in self._inner.get(path, ()):
             if any(inner[:length] in done for length in range(len(path) + 1, len(inner))):
@@ -264,8 +264,8 @@ class Comparison:
             nothing: Any = [] if isinstance(other if cut is None else cut, tuple) else None
             if isinstance(cut, str) or isinstance(other, str):
                 done.add(inner)
-            found += yield from self.differing(nothing, nothing, inner)
-        return found
+            differences += yield from self.differing(nothing, nothing, inner)
+        return differences
 
     def _list(
         self, old: Any, new: Any, path: Path, old_length: int | None, new_length: int | None
@@ -476,15 +476,15 @@ def items(side: Side, node: Any, path: Path, low: int, high: int) -> PartRequest
 def payload_diff(comparison: Comparison, start: int, limit: int) -> PartRequests[PayloadDiff]:
     """One page of the differences between two checkpoints."""
     yield from comparison.read_ahead()
-    found = yield from comparison.differing(comparison.old.head, comparison.new.head, ())
-    total = sum(entry.count for entry in found)
-    page = _Page(comparison, start, limit)
-    for entry in found:
+    differences = yield from comparison.differing(comparison.old.head, comparison.new.head, ())
+    total = sum(entry.count for entry in differences)
+    page = _DiffPage(comparison, start, limit)
+    for entry in differences:
         yield from page.add(entry)
     return page.result(total)
 
 
-class _Page:
+class _DiffPage:
     """Puts a page together: the changes from a number on, up to a limit, and to a size."""
 
     def __init__(self, comparison: Comparison, start: int, limit: int) -> None:
@@ -519,7 +519,7 @@ class _Page:
             yield from self._add_value(entry)
 
     def _add_value(self, entry: _Value) -> PartRequests[None]:
-        kind: Kind = "added" if entry.old is MISSING else "removed" if entry.new is MISSING else "changed"
+        kind: ChangeKind = "added" if entry.old is MISSING else "removed" if entry.new is MISSING else "changed"
         old = new = None
         if kind != "added":
             old = yield from self._old.whole(entry.old, entry.path)

@@ -228,12 +228,12 @@ def query_terms(query: str) -> list[str]:
 
 def checked_terms(terms: Iterable[str]) -> list[str]:
     """Check that terms are different words, as `words` makes them. Engines search for nothing else."""
-    found = list(dict.fromkeys(terms))
-    if len(found) > MAX_TERMS:
+    different = list(dict.fromkeys(terms))
+    if len(different) > MAX_TERMS:
         raise ConfigurationError(
-            f"a search has at most {MAX_TERMS} different words, got {len(found):,}: search for fewer"
+            f"a search has at most {MAX_TERMS} different words, got {len(different):,}: search for fewer"
         )
-    for term in found:
+    for term in different:
         if len(term) > MAX_QUERY_LENGTH or not _LOWER_WORD.fullmatch(term) or term != term.lower():
             raise ConfigurationError("a term of a search is one word in lower case: only letters and digits")
-    return found
+    return different

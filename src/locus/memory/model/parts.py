@@ -97,16 +97,16 @@ def needed(manifest: str, part: Part) -> list[Extent]:
 
 
 def _in_window(cuts: Cuts, part: Window) -> list[Extent]:
-    found: list[Extent] = []
+    extents: list[Extent] = []
     for path, cut in cuts.items():
         if isinstance(cut, str):
-            found.append(Extent(cut, 0, 0, 1))
+            extents.append(Extent(cut, 0, 0, 1))
         elif path in part.paths:
             total = total_of(cut)
-            found += between(cut, part.start(total), total)
+            extents += between(cut, part.start(total), total)
         else:
-            found += cut
-    return found
+            extents += cut
+    return extents
 
 
 def _end(extent: Extent, last: int) -> Extent:

@@ -114,7 +114,7 @@ class Planner:
         left_out: Mapping[Path, Sequence[object]] | None = None,
     ) -> None:
         self.sort_keys = sort_keys
-        self.runs = Runs(rev, own_branches=own_branches)
+        self.runs = NewRuns(rev, own_branches=own_branches)
         self._base = base
         self._left_out = left_out
         self._values: dict[str, Run] = {}
@@ -364,14 +364,14 @@ class _ListPlan:
     def _common_with(self, chain: DigestChain, extent: Extent, at: int) -> int:
         """The number of items of an extent that digests prove equal to those of this list from `at` on."""
         marks = {mark.position: mark.digest for mark in chain.digested(self._sort_keys)}
-        found = BEGINNING if extent.skip == 0 else marks.get(extent.skip)
-        if found is None:
+        digest = BEGINNING if extent.skip == 0 else marks.get(extent.skip)
+        if digest is None:
             return 0
         same = 0
         count = min(extent.length, len(self._items) - at)
         for index in range(count):
-            found = extended(found, self._visible_text(at + index))
-            if marks.get(extent.skip + index + 1) == found:
+            digest = extended(digest, self._visible_text(at + index))
+            if marks.get(extent.skip + index + 1) == digest:
                 same = index + 1
         return same
 
@@ -415,7 +415,7 @@ def run_portions(texts: Sequence[str]) -> Iterator[Sequence[str]]:
     yield texts[first:]
 
 
-class Runs:
+class NewRuns:
     """The runs that one save adds. With `own_branches`, it continues none of its base's branches."""
 
     def __init__(self, rev: str, *, own_branches: bool) -> None:
@@ -452,7 +452,7 @@ class ListWriter:
 
     def __init__(
         self,
-        runs: Runs,
+        runs: NewRuns,
         stored: tuple[Extent, ...],
         count: int,
         text: Callable[[int], str],

@@ -271,15 +271,15 @@ def id_time(checkpoint_id: str) -> datetime | None:
     if len(checkpoint_id) not in (32, 36):
         return None
     try:
-        found = UUID(checkpoint_id)
-        match found.version:
+        uuid = UUID(checkpoint_id)
+        match uuid.version:
             case 1:
-                return _UUID_EPOCH + timedelta(microseconds=found.time // 10)
+                return _UUID_EPOCH + timedelta(microseconds=uuid.time // 10)
             case 6:
-                ticks = found.int >> 80 << 12 | (found.int >> 64 & 0xFFF)
+                ticks = uuid.int >> 80 << 12 | (uuid.int >> 64 & 0xFFF)
                 return _UUID_EPOCH + timedelta(microseconds=ticks // 10)
             case 7:
-                return _UNIX_EPOCH + timedelta(milliseconds=found.int >> 80)
+                return _UNIX_EPOCH + timedelta(milliseconds=uuid.int >> 80)
     except (ValueError, OverflowError):
         return None
     return None

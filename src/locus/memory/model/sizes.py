@@ -154,25 +154,25 @@ def measured_writes(writes: Collection[Write]) -> MeasuredWrites:
     return MeasuredWrites(len(writes), sum(text_bytes(write.value) for write in writes))
 
 
-def thread_sizes(thread_id: str, found: Measured, freed: Freed | None = None) -> ThreadSizes:
+def thread_sizes(thread_id: str, measured: Measured, freed: Freed | None = None) -> ThreadSizes:
     """The sizes of a thread, from the measurements of an engine."""
-    paths = _paths(found.checkpoints)
-    shared = _shared(found)
+    paths = _paths(measured.checkpoints)
+    shared = _shared(measured)
     runs, sizes, shared_sizes = Counter[Path](), Counter[Path](), Counter[Path]()
-    for run, size in found.runs.items():
+    for run, size in measured.runs.items():
         path = paths.get(run.branch, ())
         runs[path] += 1
         sizes[path] += size
         shared_sizes[path] += size if run in shared else 0
     return ThreadSizes(
         thread_id,
-        len(found.checkpoints),
-        len(found.runs),
-        sum(writes.number for writes in found.writes.values()),
-        sum(one.size for one in found.checkpoints),
-        sum(found.runs.values()),
-        sum(writes.size for writes in found.writes.values()),
-        sum(found.runs[run] for run in shared),
+        len(measured.checkpoints),
+        len(measured.runs),
+        sum(writes.number for writes in measured.writes.values()),
+        sum(one.size for one in measured.checkpoints),
+        sum(measured.runs.values()),
+        sum(writes.size for writes in measured.writes.values()),
+        sum(measured.runs[run] for run in shared),
         tuple(ListSize(path, runs[path], size, shared_sizes[path]) for path, size in sizes.most_common(MOST_LISTS)),
         freed,
     )
@@ -188,15 +188,15 @@ def _paths(checkpoints: Sequence[MeasuredCheckpoint]) -> dict[str, Path]:
     return found
 
 
-def _shared(found: Measured) -> set[RunInfo]:
+def _shared(measured: Measured) -> set[RunInfo]:
     """The runs that belong to more than one line of history."""
-    parents = {(one.entry.namespace, one.entry.parent_id) for one in found.checkpoints}
-    ends = [one for one in found.checkpoints if (one.entry.namespace, one.entry.checkpoint_id) not in parents]
+    parents = {(one.entry.namespace, one.entry.parent_id) for one in measured.checkpoints}
+    ends = [one for one in measured.checkpoints if (one.entry.namespace, one.entry.checkpoint_id) not in parents]
     if len(ends) < 2:
         return set()
     ends = sorted(ends, key=lambda one: one.entry.seq)[-MOST_LINES:]
     branches: dict[str, list[RunInfo]] = {}
-    for run in sorted(found.runs, key=attrgetter("number")):
+    for run in sorted(measured.runs, key=attrgetter("number")):
         branches.setdefault(run.branch, []).append(run)
     seen, shared = set[RunInfo](), set[RunInfo]()
     for one in ends:
@@ -214,22 +214,24 @@ def _shown(extents: Collection[Extent], branches: Mapping[str, Sequence[RunInfo]
     }
 
 
-def freed_by(found: Measured, removed: Outlived) -> Freed:
+def freed_by(measured: Measured, removed: Outlived) -> Freed:
     """The counts and bytes that are freed by removing these checkpoints and orphaned writes."""
-    doomed = {one.entry.seq for one in found.checkpoints if removed.checkpoints.get(one.entry.seq) == one.entry.rev}
-    gone = [one for one in found.checkpoints if one.entry.seq in doomed]
+    doomed = {one.entry.seq for one in measured.checkpoints if removed.checkpoints.get(one.entry.seq) == one.entry.rev}
+    gone = [one for one in measured.checkpoints if one.entry.seq in doomed]
     places = {(one.entry.namespace, one.entry.checkpoint_id) for one in gone} | removed.writes.keys()
-    if gone and len(gone) == len(found.checkpoints):
-        places, runs = set(found.writes), list(found.runs)
+    if gone and len(gone) == len(measured.checkpoints):
+        places, runs = set(measured.writes), list(measured.runs)
     elif gone:
-        stay = [extent for one in found.checkpoints if one.entry.seq not in doomed for extent in wanted(one.manifest)]
-        runs = unneeded_runs(stay, found.runs)
+        stay = [
+            extent for one in measured.checkpoints if one.entry.seq not in doomed for extent in wanted(one.manifest)
+        ]
+        runs = unneeded_runs(stay, measured.runs)
     else:
         runs = []
-    writes = [found.writes[place] for place in places if place in found.writes]
+    writes = [measured.writes[place] for place in places if place in measured.writes]
     return Freed(
         len(gone),
         len(runs),
         sum(one.number for one in writes),
-        sum(one.size for one in gone) + sum(found.runs[run] for run in runs) + sum(one.size for one in writes),
+        sum(one.size for one in gone) + sum(measured.runs[run] for run in runs) + sum(one.size for one in writes),
     )

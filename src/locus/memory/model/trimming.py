@@ -160,7 +160,7 @@ class _Claims:
 
     def claim(self, extents: Iterable[Extent]) -> list[RunInfo]:
         """The runs that a checkpoint with these extents needs, and that no checkpoint before it has claimed."""
-        found: list[RunInfo] = []
+        fresh: list[RunInfo] = []
         for extent in extents:
             if extent in self._seen:
                 continue
@@ -173,8 +173,8 @@ class _Claims:
             for run in needed:
                 if run not in self.claimed:
                     self.claimed.add(run)
-                    found.append(run)
-        return found
+                    fresh.append(run)
+        return fresh
 
     def unclaimed(self) -> list[RunInfo]:
         return [run for members in self._branches.values() for run in members if run not in self.claimed]

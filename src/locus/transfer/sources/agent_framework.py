@@ -23,7 +23,7 @@ from typing import IO, Any
 from locus.errors import BackendUnavailableError, ConfigurationError, CorruptCheckpointError, SerializationError
 from locus.extras import require
 from locus.memory.model.codec import decode, encode
-from locus.transfer.content import Checkpoint, log_checkpoints
+from locus.transfer.content import MovedCheckpoint, log_checkpoints
 from locus.transfer.items import ThreadItems
 from locus.transfer.sources.folder import FolderStore
 
@@ -61,7 +61,7 @@ class AgentFrameworkSource(FolderStore):
             files[session_id] = path
         return files
 
-    async def checkpoints(self, thread_id: str) -> AsyncGenerator[Checkpoint, None]:
+    async def checkpoints(self, thread_id: str) -> AsyncGenerator[MovedCheckpoint, None]:
         path = self._files[thread_id]
         created_at, turns = await asyncio.to_thread(_read_turns, thread_id, path)
         counts = accumulate(map(len, turns))

@@ -27,10 +27,10 @@ from locus.memory.model.codec import decode, encode, encode_trusted
 from locus.memory.model.ids import Pattern
 from locus.memory.model.plan import run_of
 from locus.memory.model.records import Extent
-from locus.transfer.content import ITEMS, Checkpoint, StoredContent, WholeContent, log_metadata
+from locus.transfer.content import ITEMS, MovedCheckpoint, StoredContent, WholeContent, log_metadata
 from locus.transfer.items import ThreadItems
 from locus.transfer.sources import read_moment
-from locus.transfer.sources.sql import Row, ServerReader, SQLiteReader
+from locus.transfer.sources.sql import ServerReader, SourceRow, SQLiteReader
 
 _TABLES: Final = ("sessions", "events", "user_states", "app_states")
 _METADATA: Final = "adk_internal_metadata"
@@ -102,7 +102,7 @@ class ADKTables:
         # DatabaseSessionService has this table, and orders events of the same time by their ids.
         self._order = "timestamp, id" if await self._database.columns(_METADATA) else "timestamp, rowid"
 
-    async def all(self, statement: str, values: tuple[str, ...] = ()) -> list[Row]:
+    async def all(self, statement: str, values: tuple[str, ...] = ()) -> list[SourceRow]:
         """The rows of a statement, in which `{sessions}` stands for that table and `{json:state}` for a JSON column."""
         for table in _TABLES:
             statement = statement.replace(f"{{{table}}}", f"{self._prefix}{table}")
@@ -141,7 +141,7 @@ class GoogleADKSource:
         ]
         return sorted(filter(pattern.matches, (joined(*map(str, row)) for row in rows)))
 
-    async def checkpoints(self, thread_id: str) -> AsyncGenerator[Checkpoint, None]:
+    async def checkpoints(self, thread_id: str) -> AsyncGenerator[MovedCheckpoint, None]:
         names = names_of(thread_id)
         if len(names) < 3:
             for shared in await self._shared(names):
@@ -175,14 +175,14 @@ class GoogleADKSource:
         await self._tables.close()
 
 
-def _shared_state(thread_id: str, row: StateRow) -> Checkpoint:
+def _shared_state(thread_id: str, row: StateRow) -> MovedCheckpoint:
     """The checkpoint that `LocusSessionService` keeps for the state of a user or an app."""
     state = _object(row.state, f"the state {thread_id!r}")
     content = WholeContent({"state": state, "origins": {}})
-    return Checkpoint(NAMESPACE, _ID, None, _moment(row.updated), "{}", content)
+    return MovedCheckpoint(NAMESPACE, _ID, None, _moment(row.updated), "{}", content)
 
 
-def _session(thread_id: str, row: StateRow, event_rows: list[EventRow]) -> Iterator[Checkpoint]:
+def _session(thread_id: str, row: StateRow, event_rows: list[EventRow]) -> Iterator[MovedCheckpoint]:
     """The checkpoints of a session: the first without events, then one for each event, with the state after it."""
     final = _object(row.state, f"the state of session {thread_id!r}")
     events = [_event(thread_id, event_row) for event_row in event_rows]
@@ -200,7 +200,7 @@ def _session(thread_id: str, row: StateRow, event_rows: list[EventRow]) -> Itera
             fields["last_update_time"] = _seconds(row.created)
         extents = [Extent(_BRANCH, count - 1, 0, count)] if count else []
         checkpoint_id = f"{_ID}-{event['id']}" if count else _ID
-        yield Checkpoint(
+        yield MovedCheckpoint(
             namespace=NAMESPACE,
             checkpoint_id=checkpoint_id,
             parent_id=parent,

@@ -27,7 +27,7 @@ from locus.memory.backends.memory import MemoryCheckpointer
 from locus.memory.engine import Exports
 from locus.memory.model.codec import decode
 from locus.memory.model.ids import Pattern
-from locus.transfer.content import Checkpoint
+from locus.transfer.content import MovedCheckpoint
 from locus.transfer.items import ThreadItems
 from locus.transfer.read import stored_checkpoint
 from locus.transfer.sources import ForeignStore
@@ -81,7 +81,7 @@ class LangGraphSource:
     async def threads(self, pattern: Pattern) -> list[str]:
         return await self._tables.threads(pattern)
 
-    async def checkpoints(self, thread_id: str) -> AsyncGenerator[Checkpoint, None]:
+    async def checkpoints(self, thread_id: str) -> AsyncGenerator[MovedCheckpoint, None]:
         """The checkpoints of a thread, oldest first.
 
         All are converted before the first is moved, because a graph must never continue from the middle of a thread
@@ -112,7 +112,7 @@ class _Converter:
         self._items = ThreadItems()
         self._seq = 0
 
-    async def checkpoint(self, raw: GraphCheckpoint) -> Checkpoint:
+    async def checkpoint(self, raw: GraphCheckpoint) -> MovedCheckpoint:
         await self._put(raw)
         page = await self._engine.export(self._thread_id, self._seq, 1, self._items.known)
         self._items.add(page.runs)
@@ -151,14 +151,14 @@ def _moment(raw: GraphCheckpoint, thread_id: str) -> datetime:
     return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
 
 
-CheckpointKey = tuple[str, str, str]
+SaverKey = tuple[str, str, str]
 """Thread id, namespace and checkpoint id."""
 
 Channels = dict[str, dict[str, tuple[str, Any]]]
 """The version and the value that were read last, by namespace and channel."""
 
 
-class CheckpointRow(NamedTuple):
+class SaverRow(NamedTuple):
     """The row of a checkpoint, decoded."""
 
     parent_id: str | None
@@ -176,17 +176,15 @@ class SaverTables(ForeignStore):
         """The classes that are not allowed, by thread id."""
 
     @abstractmethod
-    async def keys(self, thread_id: str) -> list[CheckpointKey]:
+    async def keys(self, thread_id: str) -> list[SaverKey]:
         """The keys of the checkpoints of a thread, in order."""
 
     @abstractmethod
-    async def checkpoint_row(
-        self, key: CheckpointKey, channels: Channels, missing: MissingClasses
-    ) -> CheckpointRow | None:
+    async def checkpoint_row(self, key: SaverKey, channels: Channels, missing: MissingClasses) -> SaverRow | None:
         """Read a checkpoint. `channels` has the values read before in this thread, and is updated."""
 
     @abstractmethod
-    async def writes(self, key: CheckpointKey, missing: MissingClasses) -> list[GraphWrite]:
+    async def writes(self, key: SaverKey, missing: MissingClasses) -> list[GraphWrite]:
         """The pending writes of a checkpoint, in their order."""
 
     async def checkpoints(self, thread_id: str) -> AsyncGenerator[GraphCheckpoint, None]:
@@ -245,7 +243,7 @@ class SQLiteTables(SaverTables):
         rows = await self._database.all("SELECT DISTINCT thread_id FROM checkpoints")
         return sorted(filter(pattern.matches, (str(name) for (name,) in rows)))
 
-    async def keys(self, thread_id: str) -> list[CheckpointKey]:
+    async def keys(self, thread_id: str) -> list[SaverKey]:
         rows = await self._database.all(
             "SELECT thread_id, checkpoint_ns, checkpoint_id FROM checkpoints WHERE thread_id = ?"
             " ORDER BY checkpoint_id, checkpoint_ns",
@@ -253,9 +251,7 @@ class SQLiteTables(SaverTables):
         )
         return [(thread_id, namespace, checkpoint_id) for _, namespace, checkpoint_id in rows]
 
-    async def checkpoint_row(
-        self, key: CheckpointKey, channels: Channels, missing: MissingClasses
-    ) -> CheckpointRow | None:
+    async def checkpoint_row(self, key: SaverKey, channels: Channels, missing: MissingClasses) -> SaverRow | None:
         rows = await self._database.all(
             f"SELECT parent_checkpoint_id, type, checkpoint, metadata FROM checkpoints {_WHERE_KEY}", key
         )
@@ -263,10 +259,10 @@ class SQLiteTables(SaverTables):
             value = self._values.read(kind, data, _described(key), missing)
             checkpoint = _as_dict({} if missing.places else value, _described(key))
             about = {} if metadata is None else decode(metadata)
-            return CheckpointRow(parent or None, checkpoint, _as_dict(about, f"the metadata of {_described(key)}"))
+            return SaverRow(parent or None, checkpoint, _as_dict(about, f"the metadata of {_described(key)}"))
         return None
 
-    async def writes(self, key: CheckpointKey, missing: MissingClasses) -> list[GraphWrite]:
+    async def writes(self, key: SaverKey, missing: MissingClasses) -> list[GraphWrite]:
         """The pending writes of a checkpoint. A file that only an older LangGraph has opened lacks task paths."""
         path = "task_path" if "task_path" in await self._database.columns("writes") else "''"
         columns = f"task_id, {path}, idx, channel, type, value"
@@ -297,7 +293,7 @@ class PostgreSQLTables(SaverTables):
         rows = await self._database.all(f"SELECT DISTINCT thread_id FROM {self._prefix}checkpoints")
         return sorted(filter(pattern.matches, (str(name) for (name,) in rows)))
 
-    async def keys(self, thread_id: str) -> list[CheckpointKey]:
+    async def keys(self, thread_id: str) -> list[SaverKey]:
         rows = await self._database.all(
             f"SELECT checkpoint_ns, checkpoint_id FROM {self._prefix}checkpoints WHERE thread_id = ? ORDER BY"
             ' checkpoint_id COLLATE "C", checkpoint_ns COLLATE "C"',
@@ -305,9 +301,7 @@ class PostgreSQLTables(SaverTables):
         )
         return [(thread_id, namespace, checkpoint_id) for namespace, checkpoint_id in rows]
 
-    async def checkpoint_row(
-        self, key: CheckpointKey, channels: Channels, missing: MissingClasses
-    ) -> CheckpointRow | None:
+    async def checkpoint_row(self, key: SaverKey, channels: Channels, missing: MissingClasses) -> SaverRow | None:
         columns = "parent_checkpoint_id, checkpoint::text, metadata::text"
         rows = await self._database.all(f"SELECT {columns} FROM {self._prefix}checkpoints {_WHERE_KEY}", key)
         for parent, text, metadata in rows:
@@ -316,14 +310,12 @@ class PostgreSQLTables(SaverTables):
             await self._update_channels(key, checkpoint.get("channel_versions") or {}, known, missing)
             values = {channel: value for channel, (_, value) in known.items()}
             whole = {**checkpoint, "channel_values": {**(checkpoint.get("channel_values") or {}), **values}}
-            return CheckpointRow(
-                parent or None, whole, _as_dict(decode(metadata), f"the metadata of {_described(key)}")
-            )
+            return SaverRow(parent or None, whole, _as_dict(decode(metadata), f"the metadata of {_described(key)}"))
         return None
 
     async def _update_channels(
         self,
-        key: CheckpointKey,
+        key: SaverKey,
         versions: dict[str, Any],
         known: dict[str, tuple[str, Any]],
         missing: MissingClasses,
@@ -343,7 +335,7 @@ class PostgreSQLTables(SaverTables):
                     where = f"channel {channel!r} of {_described(key)}"
                     known[channel] = (wanted[channel], self._values.read(kind, data, where, missing))
 
-    async def writes(self, key: CheckpointKey, missing: MissingClasses) -> list[GraphWrite]:
+    async def writes(self, key: SaverKey, missing: MissingClasses) -> list[GraphWrite]:
         columns = "task_id, task_path, idx, channel, type, blob"
         rows = await self._database.all(
             f"SELECT {columns} FROM {self._prefix}checkpoint_writes {_WHERE_KEY} ORDER BY 2, 1, 3", key
@@ -351,13 +343,11 @@ class PostgreSQLTables(SaverTables):
         return _read_writes(rows, key, self._values, missing)
 
 
-def _described(key: CheckpointKey) -> str:
+def _described(key: SaverKey) -> str:
     return f"checkpoint {key[2]!r} of thread {key[0]!r}"
 
 
-def _read_writes(
-    rows: Iterable[Any], key: CheckpointKey, values: ValueReader, missing: MissingClasses
-) -> list[GraphWrite]:
+def _read_writes(rows: Iterable[Any], key: SaverKey, values: ValueReader, missing: MissingClasses) -> list[GraphWrite]:
     return [
         GraphWrite(
             task_id,

@@ -18,10 +18,10 @@ from itertools import groupby
 from locus.errors import ConfigurationError, CorruptCheckpointError, SerializationError
 from locus.memory.model.codec import decode, encode
 from locus.memory.model.ids import Pattern
-from locus.transfer.content import Checkpoint, log_checkpoints
+from locus.transfer.content import MovedCheckpoint, log_checkpoints
 from locus.transfer.items import ThreadItems
 from locus.transfer.sources import read_moment
-from locus.transfer.sources.sql import Row, SQLiteReader, quote_name
+from locus.transfer.sources.sql import SourceRow, SQLiteReader, quote_name
 
 NAMESPACE = "openai-agents"
 MAIN = "main"
@@ -52,14 +52,14 @@ class OpenAIAgentsSource:
         rows = await self._file.all(f"SELECT DISTINCT session_id FROM {quote_name(self._messages)}")
         return sorted(filter(pattern.matches, (str(name) for (name,) in rows)))
 
-    async def checkpoints(self, thread_id: str) -> AsyncGenerator[Checkpoint, None]:
+    async def checkpoints(self, thread_id: str) -> AsyncGenerator[MovedCheckpoint, None]:
         items = ThreadItems()
         for branch, rows in await self._branches(thread_id):
             name = "" if branch == MAIN else f"{branch}-"
             for checkpoint in log_checkpoints(NAMESPACE, branch, _seconds(thread_id, name, rows), items):
                 yield checkpoint
 
-    async def _branches(self, thread_id: str) -> list[tuple[str, list[Row]]]:
+    async def _branches(self, thread_id: str) -> list[tuple[str, list[SourceRow]]]:
         """The rows of each branch of a session, in order. The main branch is the last."""
         if STRUCTURE in await self._file.tables():
             rows = await self._file.all(
@@ -79,7 +79,7 @@ class OpenAIAgentsSource:
         await self._file.close()
 
 
-def _seconds(thread_id: str, name: str, rows: list[Row]) -> Iterator[tuple[str, datetime, list[str]]]:
+def _seconds(thread_id: str, name: str, rows: list[SourceRow]) -> Iterator[tuple[str, datetime, list[str]]]:
     """The messages of each second: the id of their checkpoint, which ends with that of the last one, and its time."""
     for second, rows_of_second in groupby(rows, key=lambda row: row[2]):
         together = list(rows_of_second)
@@ -87,7 +87,7 @@ def _seconds(thread_id: str, name: str, rows: list[Row]) -> Iterator[tuple[str, 
         yield f"import-{name}{together[-1][0]}", read_moment(second, "time of SQLite's"), texts
 
 
-def _item(thread_id: str, row: Row) -> str:
+def _item(thread_id: str, row: SourceRow) -> str:
     try:
         return encode(decode(row[1]))
     except (CorruptCheckpointError, SerializationError, TypeError) as error:

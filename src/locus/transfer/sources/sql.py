@@ -81,7 +81,7 @@ def server_name(engine: SQLServerEngine[Any]) -> str:
 
 
 T = TypeVar("T")
-Row = tuple[Any, ...]
+SourceRow = tuple[Any, ...]
 
 TIMEOUT = 30.0
 """How many seconds to wait for a lock of another process."""
@@ -109,7 +109,7 @@ class TableReader(ABC):
         """The names of a table's columns; empty if the table does not exist."""
 
     @abstractmethod
-    async def all(self, statement: str, values: Sequence[Any] = ()) -> list[Row]:
+    async def all(self, statement: str, values: Sequence[Any] = ()) -> list[SourceRow]:
         """All rows of a statement."""
 
     @abstractmethod
@@ -129,7 +129,7 @@ class ServerReader(TableReader):
     async def columns(self, table: str) -> set[str]:
         return await column_names(self.engine, table, self._schema)
 
-    async def all(self, statement: str, values: Sequence[Any] = ()) -> list[Row]:
+    async def all(self, statement: str, values: Sequence[Any] = ()) -> list[SourceRow]:
         return [tuple(row) for row in await self.engine.ask((statement, values))]
 
     async def close(self) -> None:
@@ -178,7 +178,7 @@ class SQLiteReader(TableReader):
     async def columns(self, table: str) -> set[str]:
         return {str(row[1]) for row in await self.all(f"PRAGMA table_info({quote_name(table)})")}
 
-    async def all(self, statement: str, values: Sequence[Any] = ()) -> list[Row]:
+    async def all(self, statement: str, values: Sequence[Any] = ()) -> list[SourceRow]:
         return await self._run(lambda connection: connection.execute(statement, values).fetchall())
 
     async def close(self) -> None:

@@ -16,14 +16,14 @@ from zlib import crc32
 
 from locus.errors import CorruptCheckpointError, LocusError
 from locus.memory.backends.file.read import NEEDED, USELESS, Sought, sought
-from locus.memory.backends.file.schema import CHECKSUM_KEY, FORMAT, SEAL_START, Places, Record, Seal
+from locus.memory.backends.file.schema import CHECKSUM_KEY, FORMAT, SEAL_START, Record, RunPlaces, Seal
 from locus.memory.model.codec import encode
 from locus.memory.model.formats import check_format, oldest
 from locus.memory.model.ids import shown_thread
 from locus.memory.model.manifest import newest_runs
 from locus.memory.model.records import Exported, Extent, Known, Run, RunInfo, Stored, Write
 from locus.memory.model.sizes import Measured, MeasuredCheckpoint, MeasuredWrites, fitting, text_bytes
-from locus.memory.model.table import Row, ThreadTable
+from locus.memory.model.table import TableRow, ThreadTable
 from locus.memory.runtime.private import BYTES, NO_LINK
 
 _END_BYTES = 1 << 16
@@ -453,7 +453,7 @@ class LogFile:
                     self._take(seal, places, chosen, runs)
         return runs
 
-    def _take(self, seal: Seal, places: Places, chosen: Iterable[int], taken: dict[str, list[Run]]) -> None:
+    def _take(self, seal: Seal, places: RunPlaces, chosen: Iterable[int], taken: dict[str, list[Run]]) -> None:
         runs, texts_at, crc = places
         body = self._body(seal, crc)
         for index in chosen:
@@ -573,7 +573,7 @@ class LogFile:
             if seal.facts["seq"] in table.rows or seal.name in table.ids:
                 raise CorruptCheckpointError(f"{self._name} has two checkpoints with one number, or with one name")
             self._put_runs(table, seal, texts)
-            table.put(Row(seal.entry(self.thread_id), head, encode(seal.facts["manifest"])))
+            table.put(TableRow(seal.entry(self.thread_id), head, encode(seal.facts["manifest"])))
         table.last_seq = max(table.last_seq, seal.facts["last_seq"])
 
     @contextmanager

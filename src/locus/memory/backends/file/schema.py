@@ -42,7 +42,7 @@ from locus.memory.model.codec import decode, encode, parse
 from locus.memory.model.ids import digest
 from locus.memory.model.manifest import wanted
 from locus.memory.model.records import Entry, Run, Write
-from locus.memory.model.table import Row, ThreadTable, entry_from
+from locus.memory.model.table import TableRow, ThreadTable, entry_from
 
 FORMAT = 2
 SEAL_START = b'{"seal":'
@@ -72,7 +72,7 @@ _RUNS_KEY = b',"runs":'
 KINDS = frozenset({"thread", "checkpoint", "writes"})
 
 
-class Places(NamedTuple):
+class RunPlaces(NamedTuple):
     """The facts about its runs in the seal of a checkpoint. A load needs these of most seals."""
 
     runs: list[list[Any]]
@@ -149,17 +149,17 @@ class Seal:
             raise _unreadable(self.at, error) from None
 
     @property
-    def places(self) -> Places:
+    def places(self) -> RunPlaces:
         # The last key of this name is the seal's own: a quote inside of a text is escaped, and what a caller has stored
         # is one level deeper, so that it would not end where the line ends.
         at = self.line.rfind(_RUNS_KEY) if self._facts is None else -1
         if at >= 0:
             try:
                 facts = parse(b"{" + self.line[at + 1 :])
-                return Places(facts["runs"], facts["at"], facts["crc"])
+                return RunPlaces(facts["runs"], facts["at"], facts["crc"])
             except (KeyError, ValueError):
                 pass
-        return Places(self.facts["runs"], self.facts["at"], self.facts["crc"])
+        return RunPlaces(self.facts["runs"], self.facts["at"], self.facts["crc"])
 
     @property
     def task(self) -> tuple[str, str, str]:
@@ -236,7 +236,7 @@ class Record:
         return bytes(body) + line + CHECKSUM_KEY + f"{crc32(line)}}}\n".encode()
 
 
-def checkpoint_record(row: Row, runs: Sequence[Run], last_seq: int, expires_at: datetime | None) -> Record:
+def checkpoint_record(row: TableRow, runs: Sequence[Run], last_seq: int, expires_at: datetime | None) -> Record:
     entry = row.entry
     facts = {
         "checkpoint_id": entry.checkpoint_id,

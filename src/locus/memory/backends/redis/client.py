@@ -51,7 +51,7 @@ from locus.errors import (
 from locus.memory.backends.redis.config import RedisConfig
 from locus.memory.backends.redis.replicas import DemotedError, Replicas, TooFewReplicasError
 from locus.memory.backends.redis.scripts import MARK, Script
-from locus.memory.backends.redis.scripts import Call as Call
+from locus.memory.backends.redis.scripts import ScriptCall as ScriptCall
 from locus.memory.backends.redis.sentinels import PrimaryPool, Sentinels, close_idle, sentinel_pool
 from locus.memory.runtime.per_loop import PerLoop
 from locus.memory.runtime.retry import Backoff
@@ -130,7 +130,7 @@ class RedisClients:
                 async with limit, asyncio.timeout(self.timeout):
                     await _know_cluster(client)
                     if replicas is not None:
-                        answer, again = await replicas.run(client, Call(script, keys, arguments))
+                        answer, again = await replicas.run(client, ScriptCall(script, keys, arguments))
                         return answer, again or attempt > 0
                     try:
                         answer = await client.execute_command("EVALSHA", script.sha, len(keys), *keys, *arguments)
@@ -152,7 +152,7 @@ class RedisClients:
     async def confirm(self, *keys: bytes | str) -> None:
         """Wait until replicas have everything that was changed so far, on the nodes that have these keys."""
         if self.replicas is not None:
-            await self._run_several([Call(MARK, [key]) for key in keys])
+            await self._run_several([ScriptCall(MARK, [key]) for key in keys])
 
     async def _confirm_first(self) -> None:
         if self.needed_first is not None:
@@ -163,13 +163,13 @@ class RedisClients:
         """Send a command, and return its answer. Only for commands that may be sent twice."""
         return await self._retried(lambda client: client.execute_command(*words))
 
-    async def run_all(self, calls: Sequence[Call]) -> list[Any]:
+    async def run_all(self, calls: Sequence[ScriptCall]) -> list[Any]:
         """Run many scripts in one round trip, and return their answers; in a cluster, several at a time."""
         if self.is_cluster:
             return await self._run_several(calls)
         return await self._retried(lambda client: _pipelined(client, calls)) if calls else []
 
-    async def _run_several(self, calls: Sequence[Call]) -> list[Any]:
+    async def _run_several(self, calls: Sequence[ScriptCall]) -> list[Any]:
         """Run each call by itself. If one fails, none is under way any more: the handle may be closed then."""
         work = (self.run(call.script, call.keys, *call.arguments) for call in calls)
         answers = await asyncio.gather(*work, return_exceptions=True)
@@ -178,7 +178,7 @@ class RedisClients:
             raise failed
         return answers
 
-    async def run_each(self, calls: Sequence[Call]) -> list[Any]:
+    async def run_each(self, calls: Sequence[ScriptCall]) -> list[Any]:
         """Run many scripts once, in one round trip, and return the answer of each, or its error.
 
         In a cluster, there is one round trip for each node.
@@ -291,7 +291,7 @@ async def _leave_open(_shared: _LoopClient) -> None:
     """Does nothing: a caller's client stays open."""
 
 
-async def _pipelined(client: Any, calls: Sequence[Call]) -> list[Any]:
+async def _pipelined(client: Any, calls: Sequence[ScriptCall]) -> list[Any]:
     answers = await _answers(client, calls)
     failed = next((answer for answer in answers if isinstance(answer, Exception)), None)
     if failed is not None:
@@ -299,7 +299,7 @@ async def _pipelined(client: Any, calls: Sequence[Call]) -> list[Any]:
     return answers
 
 
-async def _answers(client: Any, calls: Sequence[Call]) -> list[Any]:
+async def _answers(client: Any, calls: Sequence[ScriptCall]) -> list[Any]:
     """Gather answers and errors, each in the place of its call."""
     answers = await _send_all(client, calls, "EVALSHA")
     unknown = [at for at, answer in enumerate(answers) if isinstance(answer, NoScriptError)]
@@ -309,7 +309,7 @@ async def _answers(client: Any, calls: Sequence[Call]) -> list[Any]:
     return answers
 
 
-async def _send_all(client: Any, calls: Sequence[Call], verb: str) -> list[Any]:
+async def _send_all(client: Any, calls: Sequence[ScriptCall], verb: str) -> list[Any]:
     async with client.pipeline(transaction=False) as pipe:
         for script, keys, arguments in calls:
             what = script.sha if verb == "EVALSHA" else script.text

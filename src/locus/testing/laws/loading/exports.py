@@ -21,7 +21,7 @@ from locus.memory.store import CheckpointStore
 from locus.testing.data import conversation
 from locus.testing.laws.base import Laws, OpenHandle, dicts, present
 from locus.transfer import read as transfer_read
-from locus.transfer.content import Checkpoint
+from locus.transfer.content import MovedCheckpoint
 from locus.transfer.digests import value_digest, writes_digest
 
 
@@ -78,7 +78,7 @@ class ExportLaws(Laws):
         store = open_handle().store
         await self._are_one_by_one([checkpoint async for checkpoint in transfer_read.checkpoints(store, "t")], store)
 
-    async def _are_one_by_one(self, checkpoints: Sequence[Checkpoint], store: CheckpointStore) -> None:
+    async def _are_one_by_one(self, checkpoints: Sequence[MovedCheckpoint], store: CheckpointStore) -> None:
         entries = (await store.history("t", None, None, None))[::-1]
         assert [
             (checkpoint.namespace, checkpoint.checkpoint_id, checkpoint.parent_id, checkpoint.created_at)

@@ -19,7 +19,7 @@ from locus.core.state import AgentState
 from locus.errors import CorruptCheckpointError
 from locus.memory.model.codec import canonical, encode
 from locus.memory.model.records import DEFAULT_NAMESPACE
-from locus.transfer.content import Checkpoint, WholeContent, state_dict
+from locus.transfer.content import MovedCheckpoint, WholeContent, state_dict
 from locus.transfer.sources import ForeignStore, read_moment
 
 
@@ -41,12 +41,12 @@ class OldStore(ForeignStore):
     def old_checkpoints(self, thread_id: str) -> AsyncGenerator[OldCheckpoint, None]:
         """The checkpoints of a thread, oldest first."""
 
-    async def checkpoints(self, thread_id: str) -> AsyncGenerator[Checkpoint, None]:
+    async def checkpoints(self, thread_id: str) -> AsyncGenerator[MovedCheckpoint, None]:
         """The checkpoints of a thread to move, oldest first."""
         parent: str | None = None
         async with aclosing(self.old_checkpoints(thread_id)) as checkpoints:
             async for old in checkpoints:
-                yield Checkpoint(
+                yield MovedCheckpoint(
                     namespace=DEFAULT_NAMESPACE,
                     checkpoint_id=old.checkpoint_id,
                     parent_id=parent,
