@@ -52,7 +52,7 @@ Writes = dict[tuple[str, int], Write]
 
 
 @dataclass(frozen=True, slots=True)
-class TableRow:
+class Row:
     """A checkpoint as a `ThreadTable` stores it."""
 
     entry: Entry
@@ -67,7 +67,7 @@ class ThreadTable:
     thread_id: str
     last_seq: int = 0
     expires_at: datetime | None = None
-    rows: dict[int, TableRow] = field(default_factory=dict)
+    rows: dict[int, Row] = field(default_factory=dict)
     ids: dict[tuple[str, str], int] = field(default_factory=dict)
     newest: dict[str, list[int]] = field(default_factory=dict)
     runs: dict[str, list[Run]] = field(default_factory=dict)
@@ -86,7 +86,7 @@ class ThreadTable:
         runs = self.runs.get(branch)
         return runs is not None and len(runs) > 0 and runs[-1].number >= number
 
-    def row(self, namespace: str, checkpoint_id: str | None) -> TableRow | None:
+    def row(self, namespace: str, checkpoint_id: str | None) -> Row | None:
         known = self.latest(namespace) if checkpoint_id is None else self.find(namespace, checkpoint_id)
         return None if known is None else self.rows[known.seq]
 
@@ -103,8 +103,8 @@ class ThreadTable:
             self.add(commit, outcome)
         return outcome
 
-    def add(self, commit: Commit, outcome: Outcome) -> TableRow:
-        row = TableRow(entry_of(commit, outcome), commit.head, commit.manifest)
+    def add(self, commit: Commit, outcome: Outcome) -> Row:
+        row = Row(entry_of(commit, outcome), commit.head, commit.manifest)
         self.add_runs((*commit.runs, *commit.values))
         doomed = {outcome.replaced.seq} if outcome.replaced else set()
         if doomed:
@@ -113,7 +113,7 @@ class ThreadTable:
         self.put(row)
         return row
 
-    def put(self, row: TableRow) -> None:
+    def put(self, row: Row) -> None:
         seq, namespace, checkpoint_id = row.entry.seq, row.entry.namespace, row.entry.checkpoint_id
         steps = (
             partial(setattr, self, "last_seq", max(self.last_seq, seq)),
@@ -143,12 +143,12 @@ class ThreadTable:
             if at == len(kept) or kept[at].number != run.number:
                 kept.insert(at, run)
 
-    def stored(self, row: TableRow) -> Stored:
+    def stored(self, row: Row) -> Stored:
         branches = {extent.branch for extent in wanted(row.manifest)}
         runs = {name: self.runs.get(name, []) for name in branches}
         return Stored(row.entry, row.head, row.manifest, runs, self._is_passed(row))
 
-    def stored_part(self, row: TableRow, part: Part) -> Stored:
+    def stored_part(self, row: Row, part: Part) -> Stored:
         """A checkpoint with the runs that hold a part of it."""
         found: dict[str, dict[int, Run]] = {}
         for extent in needed(row.manifest, part):
@@ -157,7 +157,7 @@ class ThreadTable:
         runs = {branch: list(kept.values()) for branch, kept in found.items()}
         return Stored(row.entry, row.head, row.manifest, runs, self._is_passed(row))
 
-    def stored_since(self, row: TableRow, held: Base) -> Stored:
+    def stored_since(self, row: Row, held: Base) -> Stored:
         """A checkpoint without the runs that a reader of the checkpoint `held` has, if that one still exists."""
         there = self.row(row.entry.namespace, held.checkpoint_id)
         if there is None or there.entry.rev != held.rev:
@@ -171,7 +171,7 @@ class ThreadTable:
                 runs[extent.branch] = kept[first:]
         return Stored(row.entry, row.head, row.manifest, runs, self._is_passed(row), held)
 
-    def _is_passed(self, row: TableRow) -> bool:
+    def _is_passed(self, row: Row) -> bool:
         return self.newest[row.entry.namespace][-1] != row.entry.seq
 
     def seqs(self, namespace: str | None, chosen: Mapping[int, str] | None) -> set[int]:
@@ -179,7 +179,7 @@ class ThreadTable:
         found = self.rows if namespace is None else self.newest.get(namespace, [])
         return {seq for seq in found if chosen is None or chosen.get(seq) == self.rows[seq].entry.rev}
 
-    def remove(self, doomed: Collection[int], spare: TableRow | None = None) -> Removal:
+    def remove(self, doomed: Collection[int], spare: Row | None = None) -> Removal:
         """Remove checkpoints, and the runs that only they need. `spare` is about to be added, and keeps its runs."""
         stay = {seq: wanted(row.manifest) for seq, row in self.rows.items() if seq not in doomed}
         if spare is not None:
@@ -269,7 +269,7 @@ class ThreadTable:
                 return replace(self._exported(rows[:count], known), more=True)
         return page
 
-    def _exported(self, rows: Sequence[TableRow], known: Mapping[str, int]) -> Exported:
+    def _exported(self, rows: Sequence[Row], known: Mapping[str, int]) -> Exported:
         runs = [
             run
             for branch, newest in newest_runs(row.manifest for row in rows).items()

@@ -57,7 +57,7 @@ from locus.memory.model.records import (
 )
 from locus.memory.model.retention import Line, Outlived, OutlivedPage, Place, Retention, orphaned, outlived_in
 from locus.memory.model.sizes import Measured
-from locus.memory.model.table import TableRow, ThreadTable, entry_of
+from locus.memory.model.table import Row, ThreadTable, entry_of
 from locus.memory.runtime.worker import Worker
 
 T = TypeVar("T")
@@ -116,7 +116,7 @@ class FileEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies, 
             table.add(commit, outcome)
             folder.write(table)
             return
-        row = TableRow(entry_of(commit, outcome), commit.head, commit.manifest)
+        row = Row(entry_of(commit, outcome), commit.head, commit.manifest)
         runs = [*commit.runs, *(run for run in commit.values if not log.has_value(run.branch))]
         log.append(checkpoint_record(row, runs, outcome.seq, commit.expires_at), folder.pretty)
 

@@ -23,7 +23,7 @@ from locus.memory.model.ids import shown_thread
 from locus.memory.model.manifest import newest_runs
 from locus.memory.model.records import Ancestor, Exported, Extent, Known, Run, RunInfo, Stored, Write
 from locus.memory.model.sizes import Measured, MeasuredCheckpoint, MeasuredWrites, fitting, text_bytes
-from locus.memory.model.table import TableRow, ThreadTable
+from locus.memory.model.table import Row, ThreadTable
 from locus.memory.runtime.private import BYTES, NO_LINK
 
 _END_BYTES = 1 << 16
@@ -588,7 +588,7 @@ class LogFile:
             if seal.facts["seq"] in table.rows or seal.name in table.ids:
                 raise CorruptCheckpointError(f"{self._name} has two checkpoints with one number, or with one name")
             self._put_runs(table, seal, texts)
-            table.put(TableRow(seal.entry(self.thread_id), head, encode(seal.facts["manifest"])))
+            table.put(Row(seal.entry(self.thread_id), head, encode(seal.facts["manifest"])))
         table.last_seq = max(table.last_seq, seal.facts["last_seq"])
 
     @contextmanager
