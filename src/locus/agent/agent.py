@@ -17,7 +17,7 @@ from locus.agent.leases import End
 from locus.agent.middleware import summarizes_in_window
 from locus.agent.recovery import repaired
 from locus.agent.results import AgentResult
-from locus.agent.run import Emit, Run
+from locus.agent.run import AgentRun, Emit
 from locus.agent.sessions import (
     ConversationSession,
     OtherRun,
@@ -195,7 +195,7 @@ class Agent:
             state = await self._load_to_resume(session, deadline, decision)
             if state is None:
                 raise await self._not_begun(thread_id)
-            run = Run(self.config, self.model, self.tools, session, state, _emitter(on_event))
+            run = AgentRun(self.config, self.model, self.tools, session, state, _emitter(on_event))
             again = None if decision is not None else deadline
             result = await self._carry_out(run, session, run.go_on(decision), again)
             if result is not None:
@@ -215,16 +215,16 @@ class Agent:
         """`resume_invoke` for code that is not async."""
         return PORTAL.run(self.resume_invoke(thread_id, decision, on_event=on_event))
 
-    def _begin(self, session: Session, state: AgentState | None, emit: Emit) -> Run:
+    def _begin(self, session: Session, state: AgentState | None, emit: Emit) -> AgentRun:
         """A run with a new id that goes on from the state of the thread."""
         fresh = {"run_id": uuid4().hex, "iteration": 0, "max_iterations": self.config.max_iterations}
         if self.config.agent_id is not None or state is None:
             fresh["agent_id"] = self.config.agent_id
         state = (state or AgentState()).model_copy(update=fresh)
-        return Run(self.config, self.model, self.tools, session, state, emit)
+        return AgentRun(self.config, self.model, self.tools, session, state, emit)
 
     async def _carry_out(
-        self, run: Run, session: Session, steps: Coroutine[Any, Any, None], deadline: float | None
+        self, run: AgentRun, session: Session, steps: Coroutine[Any, Any, None], deadline: float | None
     ) -> AgentResult | None:
         """Let a run go to its end, and release the thread however it ends.
 
@@ -315,7 +315,7 @@ Agent.__init__.__signature__ = _own.replace(  # type: ignore[attr-defined]
 )
 
 
-def _end(error: BaseException, run: Run) -> End:
+def _end(error: BaseException, run: AgentRun) -> End:
     """The way in which an error ended a run, for its lease."""
     if isinstance(error, asyncio.CancelledError):
         return "cancelled"
@@ -413,7 +413,7 @@ async def _streamed(start: Callable[[OnEvent], Coroutine[Any, Any, AgentResult]]
         await ended(task)
 
 
-def _result(run: Run) -> AgentResult:
+def _result(run: AgentRun) -> AgentResult:
     assert run.result is not None, "a run ends with a result, or raises"
     return run.result
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from locus.cli import commands
 from locus.cli.commands import ExitCode
-from locus.cli.terminal import Cell, Progress, Styled, Terminal
+from locus.cli.terminal import Cell, ProgressLine, Styled, Terminal
 from locus.cli.vacuum import age
 from locus.errors import ConfigurationError
 from locus.looking.formatting import bytes_text, dotted, visible
@@ -72,7 +72,7 @@ async def run(store: CheckpointStore, options: argparse.Namespace, terminal: Ter
         _one_thread(sizes, terminal)
         return None
     sums = Sums()
-    with Progress(terminal.err, "threads measured") as bar:
+    with ProgressLine(terminal.err, "threads measured") as bar:
         await sums.measure(store, options.prefix, rules, options.top, bar.show)
     _all_threads(sums, options, terminal)
     for thread_id, reason in sums.damaged[:10]:

@@ -239,7 +239,7 @@ def _as_json(value: Any) -> Any:
     raise TypeError(f"{type(value).__name__} is not JSON")
 
 
-class Progress:
+class ProgressLine:
     """A line on standard error that says what was done, if that takes more than a moment and a terminal shows it."""
 
     PAUSE: Final = 0.1

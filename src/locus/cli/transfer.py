@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, TextIO
 
 from locus.cli import commands, tokens
-from locus.cli.terminal import Progress
+from locus.cli.terminal import ProgressLine
 
 if TYPE_CHECKING:
     from locus.transfer.report import Report
@@ -96,7 +96,7 @@ def summary(report: Report) -> str:
     return "\n".join(lines)
 
 
-class ProgressBar(Progress):
+class ProgressBar(ProgressLine):
     """A bar of the threads that are done."""
 
     def __init__(self, stream: TextIO) -> None:

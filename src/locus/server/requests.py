@@ -135,7 +135,7 @@ WindowOfLists = Annotated[
     tuple[Annotated[int, Field(ge=1, le=MOST)], ItemPaths],
     _in_json(_window, f'how many of the last items of which lists, at most {MOST_LISTS}, as JSON: [50,[["messages"]]]'),
 ]
-HeldCheckpoint = Annotated[tuple[Id, Id], _in_json(_held, 'the id and the rev of a checkpoint, as JSON: ["c6","r6"]')]
+HeldIds = Annotated[tuple[Id, Id], _in_json(_held, 'the id and the rev of a checkpoint, as JSON: ["c6","r6"]')]
 IN_QUERY = BeforeValidator(_digits)
 """A validator for numbers in a query, where everything is text."""
 QueryFlag = Annotated[bool, BeforeValidator(_word)]

@@ -59,7 +59,7 @@ from locus.memory.backends.redis.replicas import (
     through_pipeline,
 )
 from locus.memory.backends.redis.scripts import MARK, Script
-from locus.memory.backends.redis.scripts import Call as Call
+from locus.memory.backends.redis.scripts import ScriptCall as ScriptCall
 from locus.memory.backends.redis.sentinels import PrimaryPool, Sentinels, close_idle, sentinel_pool
 from locus.memory.runtime.per_loop import PerLoop
 from locus.memory.runtime.retry import Backoff
@@ -127,7 +127,7 @@ class RedisClients:
         self, script: Script, keys: Sequence[bytes | str], *arguments: Any
     ) -> tuple[Any, bool]:
         """Run a script. Return its answer, and whether it may have run before, with its answer lost."""
-        call = Call(script, keys, arguments)
+        call = ScriptCall(script, keys, arguments)
         replicas = self.replicas if script.acknowledged else None
         if replicas is not None and script is not MARK:
             await self._confirm_first()
@@ -150,7 +150,7 @@ class RedisClients:
     async def confirm(self, *keys: bytes | str) -> None:
         """Wait until replicas have everything that was changed so far, on the nodes that have these keys."""
         if self.replicas is not None:
-            await self._run_several([Call(MARK, [key]) for key in keys])
+            await self._run_several([ScriptCall(MARK, [key]) for key in keys])
 
     async def _confirm_first(self) -> None:
         if self.needed_first is not None:
@@ -162,14 +162,14 @@ class RedisClients:
         answer, _ = await self._retried(lambda client: client.execute_command(*words))
         return answer
 
-    async def run_all(self, calls: Sequence[Call]) -> list[Any]:
+    async def run_all(self, calls: Sequence[ScriptCall]) -> list[Any]:
         """Run many scripts in one round trip, and return their answers; in a cluster, several at a time."""
         if self.is_cluster:
             return await self._run_several(calls)
         answers, _ = await self._retried(lambda client: _pipelined(client, calls)) if calls else ([], 0)
         return answers
 
-    async def _run_several(self, calls: Sequence[Call]) -> list[Any]:
+    async def _run_several(self, calls: Sequence[ScriptCall]) -> list[Any]:
         """Run each call by itself. If one fails, none is under way any more: the handle may be closed then."""
         work = (self.run(call.script, call.keys, *call.arguments) for call in calls)
         answers = await asyncio.gather(*work, return_exceptions=True)
@@ -178,7 +178,7 @@ class RedisClients:
             raise failed
         return answers
 
-    async def run_each(self, calls: Sequence[Call]) -> list[Any]:
+    async def run_each(self, calls: Sequence[ScriptCall]) -> list[Any]:
         """Run many scripts once, in one round trip, and return the answer of each, or its error.
 
         In a cluster, there is one round trip for each node.
@@ -292,7 +292,7 @@ async def _leave_open(_shared: _LoopClient) -> None:
     """Does nothing: a caller's client stays open."""
 
 
-async def _pipelined(client: Any, calls: Sequence[Call]) -> list[Any]:
+async def _pipelined(client: Any, calls: Sequence[ScriptCall]) -> list[Any]:
     answers = await _answers(client, calls)
     failed = next((answer for answer in answers if isinstance(answer, Exception)), None)
     if failed is not None:
@@ -300,7 +300,7 @@ async def _pipelined(client: Any, calls: Sequence[Call]) -> list[Any]:
     return answers
 
 
-async def _answers(client: Any, calls: Sequence[Call]) -> list[Any]:
+async def _answers(client: Any, calls: Sequence[ScriptCall]) -> list[Any]:
     return await run_scripts(partial(through_pipeline, client), calls)
 
 
