@@ -14,8 +14,8 @@ from locus.memory.backends.file import log as file_log
 from locus.memory.backends.file import schema as file_schema
 from locus.memory.backends.file.schema import FORMAT
 from locus.memory.checkpointer import Checkpointer
-from locus.testing import REQUIRED, CheckpointerContract
-from locus.testing.contract import DurableContract, OutageLaws
+from locus.testing import REQUIRED, CheckpointerContract, OutageLaws
+from locus.testing.contract import DurableContract
 from locus.testing.data import SOAK
 from locus.testing.processes.crash import kill_at_random
 from locus.testing.processes.jobs import try_to_read

@@ -14,8 +14,8 @@ from locus.core.state import AgentState
 from locus.errors import ConfigurationError, CorruptCheckpointError, UnsupportedFormatError
 from locus.memory.backends import sqlite_checkpointer
 from locus.memory.checkpointer import Checkpointer
-from locus.testing import REQUIRED, CheckpointerContract
-from locus.testing.contract import DurableContract, OutageLaws, StallLaws
+from locus.testing import REQUIRED, CheckpointerContract, OutageLaws
+from locus.testing.contract import DurableContract, StallLaws
 from locus.testing.processes.crash import kill_at_random
 from locus.testing.processes.jobs import try_to_read
 from locus.testing.processes.ledger import content_of

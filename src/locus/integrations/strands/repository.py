@@ -118,7 +118,7 @@ class LocusSessionRepository(BlockingStoreUser, SessionRepository):
         return SessionAgent.from_dict(dict(known.agents[agent_id]))
 
     def update_agent(self, session_id: str, session_agent: SessionAgent, **kwargs: Any) -> None:
-        """Keep another state of an agent."""
+        """Replace the state of an agent."""
 
         async def updated(known: StoredSession | None) -> _Changed:
             session, agent_id = _with_known(known, session_id, session_agent.agent_id), session_agent.agent_id
@@ -128,7 +128,7 @@ class LocusSessionRepository(BlockingStoreUser, SessionRepository):
         self._change(session_id, "state", updated)
 
     def create_message(self, session_id: str, agent_id: str, session_message: SessionMessage, **kwargs: Any) -> None:
-        """Add a message to an agent. An id that another message has is refused; the same message again is done already.
+        """Add a message to an agent. An id in use is refused, unless the message is the same: then nothing is done.
 
         The same message under a new id is another one, as for Strands: an agent may say the same thing twice.
         """
@@ -173,7 +173,7 @@ class LocusSessionRepository(BlockingStoreUser, SessionRepository):
         return None if data is None else SessionMessage.from_dict(data)
 
     def update_message(self, session_id: str, agent_id: str, session_message: SessionMessage, **kwargs: Any) -> None:
-        """Put a message in the place of the one with its id. Earlier points in the history keep that one."""
+        """Replace the message with this id. Earlier points in the history keep the old one."""
         number = _checked_id(session_message.message_id)
 
         async def updated(known: StoredSession | None) -> _Changed:
@@ -218,7 +218,7 @@ class LocusSessionRepository(BlockingStoreUser, SessionRepository):
         return None if session is None else session.multi_agents.get(multi_agent_id)
 
     def update_multi_agent(self, session_id: str, multi_agent: MultiAgentBase, **kwargs: Any) -> None:
-        """Keep another state of an orchestrator."""
+        """Replace the state of an orchestrator."""
         self._put_multi_agent(session_id, multi_agent, must_exist=True)
 
     def _put_multi_agent(self, session_id: str, multi_agent: MultiAgentBase, *, must_exist: bool) -> None:
@@ -291,14 +291,14 @@ class LocusSessionRepository(BlockingStoreUser, SessionRepository):
     async def _page(
         self, session_id: str, checkpoint_id: str | None, agent_id: str, start: int, count: int
     ) -> ItemPage | None:
-        """Some messages of an agent as they are stored; None if there is no such session or agent."""
+        """Some stored messages of an agent; None if the session or the agent does not exist."""
         document = self._document(session_id)
         return await document.items(list_name(agent_id), start, count, checkpoint_id=checkpoint_id)
 
     async def _messages(
         self, session_id: str, session: StoredSession, agent_id: str, start: int, count: int
     ) -> Sequence[Any]:
-        """Some messages of a session as it was found."""
+        """Some messages of a session that was just read."""
         if not count:
             return ()
         page = await self._page(session_id, session.checkpoint_id, agent_id, start, count)
@@ -326,7 +326,7 @@ def _existing(session: StoredSession | None, session_id: str) -> StoredSession:
 
 
 def _with_known(session: StoredSession | None, session_id: str, agent_id: str) -> StoredSession:
-    """A session that has the agent."""
+    """The session, if it has this agent; otherwise raises."""
     session = _existing(session, session_id)
     if agent_id not in session.agents:
         raise SessionException(f"agent {agent_id!r:.80} in session {session_id!r:.80} does not exist")
@@ -340,7 +340,7 @@ def _checked_id(message_id: object) -> int:
 
 
 def _is_repeated(kept: Mapping[str, Any], sent: Mapping[str, Any]) -> bool:
-    """Whether a message that is sent is the one that is kept.
+    """Whether a sent message repeats the stored one that has its id.
 
     Strands stamps a message with new times whenever it makes one to send, so they tell nothing. If the kept one was
     redacted since, what is sent again does not know of it.
@@ -352,7 +352,7 @@ def _is_repeated(kept: Mapping[str, Any], sent: Mapping[str, Any]) -> bool:
 
 
 def _point(entry: Entry, session: StoredSession | None) -> SessionPoint:
-    """A point in the history. What is no session, or is damaged, has no messages that could be counted."""
+    """A point in the history. It has no count of messages if the checkpoint cannot be read."""
     if session is None:
         return SessionPoint(entry.checkpoint_id, entry.parent_id, entry.created_at, None, "")
     count, change = sum(session.counts.values()), change_of(metadata_of(entry))

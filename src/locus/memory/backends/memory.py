@@ -22,6 +22,7 @@ from locus.memory.model.ids import Pattern
 from locus.memory.model.matching import best_hits, has_value, newest, newest_threads, table_hits
 from locus.memory.model.parts import Part
 from locus.memory.model.records import (
+    Ancestor,
     Base,
     Commit,
     Entry,
@@ -180,6 +181,13 @@ class MemoryEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies
         with self._lock:
             table = self._table(thread_id)
             return table.get_writes(namespace, checkpoint_id, task_id) if table else []
+
+    async def ancestors(
+        self, thread_id: str, namespace: str, checkpoint_id: str, limit: int, channels: Collection[str]
+    ) -> list[Ancestor]:
+        with self._lock:
+            table = self._table(thread_id)
+            return table.ancestors(namespace, checkpoint_id, limit, channels) if table else []
 
     async def outlived(
         self, retention: Retention, after: str = "", prefix: str = "", limit: int = PAGE

@@ -41,6 +41,7 @@ from locus.memory.model.manifest import newest_runs, wanted
 from locus.memory.model.matching import best_hits, has_value, newest, newest_threads, table_hits
 from locus.memory.model.parts import Part, needed
 from locus.memory.model.records import (
+    Ancestor,
     Base,
     Commit,
     Entry,
@@ -326,6 +327,13 @@ class FileEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies, 
             return table.get_writes(namespace, checkpoint_id, task_id)
 
         return await self._with_log(thread_id, work, [])
+
+    async def ancestors(
+        self, thread_id: str, namespace: str, checkpoint_id: str, limit: int, channels: Collection[str]
+    ) -> list[Ancestor]:
+        return await self._with_log(
+            thread_id, lambda log: log.ancestors(namespace, checkpoint_id, limit, channels), list[Ancestor]()
+        )
 
     async def outlived(
         self, retention: Retention, after: str = "", prefix: str = "", limit: int = PAGE

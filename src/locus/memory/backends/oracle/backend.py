@@ -165,7 +165,7 @@ class OracleBackend(OracleHandle, SQLBackend):  # type: ignore[override]  # nobo
 
     @made_once
     def sync(self) -> SyncOracleBackend:
-        """The same backend for code that is not async, from any thread."""
+        """This backend with blocking methods, which any thread may call."""
         return SyncOracleBackend(self)
 
     @staticmethod

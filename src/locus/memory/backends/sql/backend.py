@@ -18,7 +18,7 @@ from locus.memory.storage import StorageBackend
 from locus.memory.sync import SyncBackend
 
 
-class Place(Protocol):
+class ServerAddress(Protocol):
     """The settings of a server that its backend shows."""
 
     @property
@@ -74,7 +74,7 @@ class ConfiguredBackend(SQLBackend):
     """An SQL backend that finds its server by a `config`, and shows the options it was given."""
 
     if TYPE_CHECKING:  # a subclass that is a pydantic model would make a field of it
-        config: Place
+        config: ServerAddress
 
     @property
     def host(self) -> str:

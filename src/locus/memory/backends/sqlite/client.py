@@ -266,7 +266,7 @@ def _create(path: str) -> None:
 
 
 def keep_reserve(path: str) -> None:
-    """Reserve some space beside an open file: when the disk is full, even deleting takes some."""
+    """Reserve some disk space in a file beside an open one. When the disk is full, even a deletion needs some."""
     if not hasattr(os, "posix_fallocate"):
         return
     try:
@@ -287,7 +287,7 @@ def give_up_reserve(path: str) -> None:
 
 
 def _reserve_of(path: str) -> Path:
-    """The path of the reserve: on the disk of the file, where SQLite has its journal. A link may lead there."""
+    """The path of the reserve (see `keep_reserve`): beside the file that a link leads to, on the same disk."""
     return Path(f"{os.path.realpath(path)}{RESERVE}")
 
 
