@@ -1,4 +1,4 @@
-"""Ids of threads, namespaces and checkpoints: what may be one, and short names for long texts."""
+"""Checks the ids of threads, namespaces and checkpoints, and makes short names of long texts."""
 
 from locus.memory.model.ids import (
     MAX_ID_LENGTH,

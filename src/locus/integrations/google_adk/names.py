@@ -1,4 +1,4 @@
-"""Which thread holds what: the state of an app or a user, a session, or an artifact.
+"""The ids of threads: for the state of an app or a user, for sessions, and for artifacts.
 
     shop                            the state of the app
     shop/alice                      the state of a user
@@ -19,12 +19,12 @@ _NAMES = ("app_name", "user_id", "session_id", "filename")
 
 
 def thread_of(app_name: str, user_id: str | None = None, session_id: str | None = None) -> str:
-    """The thread of a session; without its id, of a user; without both, of an app."""
+    """The thread id of a session; without its id, of a user; without both, of an app."""
     return _checked(*(name for name in (app_name, user_id, session_id) if name is not None))
 
 
 def artifact_thread(app_name: str, user_id: str, session_id: str | None, filename: str) -> str:
-    """The thread of an artifact of a session; without the id of a session, of a user."""
+    """The thread id of an artifact: of a session, or of a user if no session is given."""
     return _checked(app_name, user_id, "" if session_id is None else check_id(session_id, "session_id"), filename)
 
 
