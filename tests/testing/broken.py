@@ -27,7 +27,7 @@ from locus.memory.model.records import (
     Verdict,
 )
 from locus.memory.model.retention import Removal
-from locus.memory.model.table import TableRow, ThreadTable
+from locus.memory.model.table import Row, ThreadTable
 from locus.memory.store import CheckpointStore
 from locus.testing.stores import TestStore
 
@@ -79,7 +79,7 @@ class NoBranchCheck(OwnTables):
 
 
 class ClockTable(ThreadTable):
-    def row(self, namespace: str, checkpoint_id: str | None) -> TableRow | None:
+    def row(self, namespace: str, checkpoint_id: str | None) -> Row | None:
         if checkpoint_id is not None:
             return super().row(namespace, checkpoint_id)
         rows = [row for row in self.rows.values() if row.entry.namespace == namespace]
@@ -93,13 +93,13 @@ class LatestByClock(OwnTables):
 
 
 class PointerTable(ThreadTable):
-    _latest_row: TableRow | None = None
+    _latest_row: Row | None = None
 
-    def put(self, row: TableRow) -> None:
+    def put(self, row: Row) -> None:
         super().put(row)
         self._latest_row = row
 
-    def row(self, namespace: str, checkpoint_id: str | None) -> TableRow | None:
+    def row(self, namespace: str, checkpoint_id: str | None) -> Row | None:
         return super().row(namespace, checkpoint_id) if checkpoint_id is not None else self._latest_row
 
 
@@ -122,7 +122,7 @@ class NumbersAgain(OwnTables):
 
 
 class GreedyTable(ThreadTable):
-    def remove(self, doomed: Collection[int], spare: TableRow | None = None) -> Removal:
+    def remove(self, doomed: Collection[int], spare: Row | None = None) -> Removal:
         branches = {extent.branch for seq in doomed for extent in wanted(self.rows[seq].manifest)}
         removal = super().remove(doomed, spare)
         for branch in branches & self.runs.keys():

@@ -189,7 +189,7 @@ class LoadCache:
     def _add(self, key: NamespaceKey, entry: _Entry) -> None:
         self._entries[key] = entry
         self._weight += entry.weight
-        while self._weight > self.max_bytes:
+        while self._weight > self.max_bytes and self._entries:
             _, oldest = self._entries.popitem(last=False)
             self._weight -= oldest.weight
 

@@ -76,6 +76,7 @@ from locus.memory.model.plan import ContentNeeded, LeftOutNeeded, LeftOutUnknown
 from locus.memory.model.records import (
     ANY,
     DEFAULT_NAMESPACE,
+    Ancestor,
     Base,
     CheckpointKey,
     Commit,
@@ -102,6 +103,7 @@ from locus.memory.model.retention import (
 from locus.memory.model.sizes import ThreadSizes, freed_by, thread_sizes
 from locus.memory.model.trace import Trace
 from locus.memory.model.warm import TEXTS, LoadForm
+from locus.memory.runtime.direct import CallersLoop
 from locus.memory.together import Lanes, lanes_to, send_alone
 
 _ATTEMPTS = 8
@@ -352,9 +354,13 @@ class CheckpointStore:
         raise ConflictError(f"thread {thread_id!r} keeps being changed by other writers; try again")
 
     def _current_lanes(self) -> Lanes | None:
-        """The lanes of the running event loop; None if the engine cannot commit saves together."""
-        lanes = self._lanes_here
-        if self._lanes is not None and (lanes is None or lanes.loop is not asyncio.get_running_loop()):
+        """The lanes of the running event loop; None if the engine cannot commit saves together, or a caller blocks."""
+        if self._lanes is None:
+            return None
+        lanes, loop = self._lanes_here, asyncio.get_running_loop()
+        if lanes is None or lanes.loop is not loop:
+            if isinstance(loop, CallersLoop):
+                return None
             lanes = self._lanes_here = self._lanes.current()
         return lanes
 
@@ -835,6 +841,18 @@ class CheckpointStore:
             check_id(task_id, "task_id")
         async with self.using():
             return await engine.get_writes(thread_id, namespace, checkpoint_id, task_id)
+
+    async def ancestors(
+        self, thread_id: str, checkpoint_id: str, namespace: str, limit: int, channels: Collection[str]
+    ) -> list[Ancestor]:
+        """Checkpoints from which one was made, without their runs, and what tasks wrote to these channels since."""
+        engine = self._with_capability(KeepsWrites, "pending writes")
+        check_ids(thread_id, None, namespace)
+        check_id(checkpoint_id, "checkpoint_id")
+        for channel in channels:
+            check_id(channel, "channel", empty=True)
+        async with self.using():
+            return await engine.ancestors(thread_id, namespace, checkpoint_id, max(1, limit), channels)
 
     async def close(self) -> None:
         self._lanes_here = None

@@ -2,8 +2,9 @@
 
 Each method is made of the async method of the same name, whose parameters and docstring it has.
 
-All calls run on one event loop, on a thread of its own (`runtime.portal`). The loop lives on between calls, so the
-next call can use the connections and pools that an earlier one opened.
+On memory, files and SQLite, a call runs in the thread of its caller (`runtime.direct`). All others run on one event
+loop, on a thread of its own (`runtime.portal`). That loop lives on between calls, so the next call can use the
+connections and pools that an earlier one opened.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from locus.memory.cache import CacheInfo
 from locus.memory.checkpointer import Checkpointer, StoreVerbs
 from locus.memory.engine import CheckpointerCapabilities
 from locus.memory.model.records import DEFAULT_NAMESPACE
-from locus.memory.runtime.portal import PORTAL
+from locus.memory.runtime.direct import run
 from locus.memory.saver import CheckpointSaver
 from locus.memory.storage import StorageBackend
 
@@ -36,7 +37,7 @@ def blocking(method: Callable[Concatenate[Any, P], Coroutine[Any, Any, R]]) -> C
     @wraps(method)
     def call(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> R:
         # By its name, because the class of the wrapped object may override it.
-        result: R = PORTAL.run(getattr(self._wrapped, name)(*args, **kwargs))
+        result: R = self._run(getattr(self._wrapped, name)(*args, **kwargs))
         return result
 
     return call
@@ -47,6 +48,9 @@ class Blocking(Generic[W]):
 
     def __init__(self, wrapped: W) -> None:
         self._wrapped = wrapped
+
+    def _run(self, call: Coroutine[Any, Any, R]) -> R:
+        return run(call, self._wrapped.store.engine)
 
     @property
     def capabilities(self) -> CheckpointerCapabilities:

@@ -128,6 +128,11 @@ class EncodedVersion:
         self._rev = base.rev
         self._trace = trace
 
+    @property
+    def rev(self) -> str:
+        """Names what was saved: a checkpoint that takes the place of another one under its id has another."""
+        return self._rev
+
     def is_same(self, other: EncodedVersion) -> bool:
         """Whether two versions are of the same checkpoint, and not of two that had the same id."""
         return self._rev == other._rev
@@ -185,6 +190,10 @@ class ReadVersion(EncodedVersion):
     def paths(self) -> list[Path]:
         """The paths of the lists that are stored item by item."""
         return [path for path, cut in decode_manifest(self._stored.manifest).items() if not isinstance(cut, str)]
+
+    def is_apart(self, path: Path) -> bool:
+        """Whether what stands at a path, or something in it, is stored apart from the fields."""
+        return any(cut[: len(path)] == path for cut in decode_manifest(self._stored.manifest))
 
     def fields(self) -> Any:
         """The fields, in which each list that is stored item by item is empty. Any JSON, if this is no document."""
@@ -261,6 +270,19 @@ class EncodedDocument:
             self.thread_id, version.checkpoint_id, task_id=None, namespace=self.namespace
         )
         return VersionWithWrites(version, writes)
+
+    async def ancestors(
+        self, checkpoint_id: str, *, limit: int, channels: Collection[str] = ()
+    ) -> list[VersionWithWrites]:
+        """The checkpoints that one was made from, its parent first, with their pending writes to these channels.
+
+        Their lists and large values are not read: a version has its `fields`, and knows what `is_apart`. There are
+        fewer than `limit` if the oldest has no parent that is there. All of it is as of one instant.
+        """
+        store = self._store
+        sort_keys = not store.engine.dialect.exact
+        found = await store.ancestors(self.thread_id, checkpoint_id, self.namespace, limit, channels)
+        return [VersionWithWrites(ReadVersion(stored, sort_keys), writes) for stored, writes in found]
 
     async def save(
         self,

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Coroutine, Iterable, Mapping, Sequence
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
 from locus.core.protocols import CheckpointerCapabilities
 from locus.errors import CheckpointNotFoundError
@@ -14,7 +14,7 @@ from locus.memory.model.arguments import checked_limit
 from locus.memory.model.ids import check_id, check_ids
 from locus.memory.model.records import Entry, NewestThreads, Write
 from locus.memory.registry import get_checkpointer
-from locus.memory.runtime.portal import PORTAL
+from locus.memory.runtime.direct import run
 from locus.memory.saver import store_of
 from locus.memory.store import CheckpointStore
 from locus.threads.document import Document, Lists
@@ -22,6 +22,8 @@ from locus.threads.encoded import EncodedDocument, VersionWithWrites, read_versi
 
 if TYPE_CHECKING:
     from locus.memory.item_table import ItemTable
+
+T = TypeVar("T")
 
 _MOST_DOCUMENTS = 1_024
 _MOST_LOGS = 256
@@ -336,7 +338,11 @@ class BlockingStoreUser(StoreUser):
 
     def close(self) -> None:
         """End the use, and close the store if it was opened here by name."""
-        PORTAL.run(self._end())
+        self._run(self._end())
+
+    def _run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine that uses the store, and nothing else for which it would have to wait, to its end."""
+        return run(work, self._handle._store.engine)
 
     def __enter__(self) -> Self:
         return self

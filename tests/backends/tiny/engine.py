@@ -10,7 +10,7 @@ from locus.memory.engine import Engine
 from locus.memory.model.ids import Pattern
 from locus.memory.model.matching import newest
 from locus.memory.model.records import Commit, Entry, Outcome, Stored
-from locus.memory.model.table import TableRow, ThreadTable
+from locus.memory.model.table import Row, ThreadTable
 from tests.backends.tiny.config import TinyConfig
 
 SHELVES: dict[tuple[str, str], dict[str, ThreadTable]] = {}
@@ -27,7 +27,7 @@ class TinyEngine(Engine):
     def identity(self) -> str:
         return f"tiny:{self._config.host}/{self._config.shelf}"
 
-    def _row(self, thread_id: str, namespace: str, checkpoint_id: str | None) -> TableRow | None:
+    def _row(self, thread_id: str, namespace: str, checkpoint_id: str | None) -> Row | None:
         table = self._tables.get(thread_id)
         return table.row(namespace, checkpoint_id) if table else None
 

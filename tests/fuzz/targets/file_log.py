@@ -21,7 +21,7 @@ from locus.memory.model.codec import encode
 from locus.memory.model.manifest import wanted
 from locus.memory.model.payloads import dict_from
 from locus.memory.model.records import Commit, Entry, Run, Stored, Write
-from locus.memory.model.table import TableRow, ThreadTable
+from locus.memory.model.table import Row, ThreadTable
 from tests.fuzz.places import scratch
 
 _PREV: Final = re.compile(rb'"prev":(\d{1,18}|null)')
@@ -129,7 +129,7 @@ def _log() -> bytes:
     entry = Entry("t", "default", "c2", "c1", 2, "r2", at, "{}")
     manifest = '[[["large"],"v"],[["messages"],[["b",1,0,2]]]]'
     runs = [Run("b", 1, 1, 1, "[3]"), Run("v", 0, 0, 1, '["x"]')]
-    records.append(checkpoint_record(TableRow(entry, '{"messages":[],"large":null}', manifest), runs, 2, None))
+    records.append(checkpoint_record(Row(entry, '{"messages":[],"large":null}', manifest), runs, 2, None))
     records.append(writes_record(("default", "c2", "task"), [Write("task", "", 0, "x", "1")], 2, None))
     text, prev = b"", None
     for record in records:

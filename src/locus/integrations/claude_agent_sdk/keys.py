@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from locus.errors import InvalidIdError
-from locus.threads.ids import MAX_ID_LENGTH, check_id, check_prefix, digest
+from locus.threads.ids import MAX_ID_LENGTH, check_id, check_prefix, digest, joined, parted
 
 NAMESPACE = "claude-agent-sdk"
 """The namespace of main transcripts. For a store without namespaces, pass `namespace="default"`."""
@@ -40,7 +40,7 @@ class TranscriptPlaces:
 
     def of(self, key: Mapping[str, Any]) -> TranscriptPlace:
         """The place of a session's main transcript, or, with a `subpath`, of a subagent's."""
-        thread_id = self.within(key.get("project_key")) + _escaped(check_id(key.get("session_id"), "session_id"))
+        thread_id = self.within(key.get("project_key")) + joined(check_id(key.get("session_id"), "session_id"))
         if len(thread_id) > MAX_ID_LENGTH:
             raise InvalidIdError(
                 f"project_key, session_id and the prefix have {len(thread_id)} characters together, and at most "
@@ -54,7 +54,7 @@ class TranscriptPlaces:
 
     def within(self, project_key: object) -> str:
         """The prefix of the thread ids of a project's sessions."""
-        project = _escaped(check_id(project_key, "project_key"))
+        project = joined(check_id(project_key, "project_key"))
         if len(project) > _LONGEST_PROJECT:
             # No escaped text has these two characters, so no other project has this name.
             project = f"{project[:_KEPT_OF_LONG]}%~{digest(project)}"
@@ -63,17 +63,9 @@ class TranscriptPlaces:
     def session_id(self, thread_id: str, project_key: str) -> str | None:
         """The id of the session that a thread keeps; None if the thread keeps something else."""
         name = thread_id[len(self.within(project_key)) :]
-        return _unescaped(name) if name and "/" not in name else None
+        return parted(name)[0] if name and "/" not in name else None
 
     def subpath(self, namespace: str) -> str | None:
         """The subpath of the transcript in a namespace; None for the main one, and for foreign namespaces."""
         start = f"{self.namespace}/"
         return namespace[len(start) :] if namespace.startswith(start) else None
-
-
-def _escaped(name: str) -> str:
-    return name.replace("%", "%25").replace("/", "%2F")
-
-
-def _unescaped(name: str) -> str:
-    return name.replace("%2F", "/").replace("%25", "%")

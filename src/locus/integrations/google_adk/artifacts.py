@@ -21,9 +21,9 @@ from typing_extensions import override
 
 from locus.errors import CorruptCheckpointError
 from locus.integrations.google_adk import NAMESPACE
-from locus.integrations.google_adk.names import artifact_thread, joined, names_of, thread_of
+from locus.integrations.google_adk.names import artifact_thread, thread_of
 from locus.threads import AsyncStoreUser, Change, Entry, Version, metadata_of
-from locus.threads.ids import check_id, shown_thread
+from locus.threads.ids import check_id, joined, parted, shown_thread
 from locus.threads.json import decode, encode, encode_trusted
 
 __all__ = ["LocusArtifactService"]
@@ -153,8 +153,8 @@ class LocusArtifactService(AsyncStoreUser, BaseArtifactService):
     async def _names(self, app_name: str, user_id: str, session_id: str | None) -> list[str]:
         """The names of the artifacts of a session, or of a user."""
         thread_of(app_name, user_id, session_id)  # refuses what no artifact belongs to
-        prefix = f"{joined(app_name, user_id, session_id or '')}/"
-        return [names_of(thread_id)[3] for thread_id in await self._store.list_threads(prefix=prefix)]
+        prefix = joined(app_name, user_id, session_id or "", "")
+        return [parted(thread_id)[3] for thread_id in await self._store.list_threads(prefix=prefix)]
 
     async def _entries(self, app_name: str, user_id: str, session_id: str | None, filename: str) -> list[Entry]:
         """The entries of an artifact's versions, in order."""

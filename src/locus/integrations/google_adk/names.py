@@ -6,13 +6,14 @@
     shop/alice/7f3a…/report.pdf     an artifact of a session
     shop/alice//logo.png            an artifact of a user
 
-A slash or a percent sign in a name is escaped, so every name is possible, and no two of them share a thread.
+A slash or a percent sign in a name is escaped, so every name is possible, and no two of them share a thread. `parted`
+of such an id are its names: one of an app, two of a user, three of a session, four of an artifact.
 """
 
 from __future__ import annotations
 
 from locus.errors import InvalidIdError
-from locus.threads.ids import MAX_ID_LENGTH, check_id
+from locus.threads.ids import MAX_ID_LENGTH, check_id, joined
 
 _NAMES = ("app_name", "user_id", "session_id", "filename")
 
@@ -37,13 +38,3 @@ def _checked(*names: str) -> str:
             f"{MAX_ID_LENGTH} are kept: use shorter ones"
         )
     return thread_id
-
-
-def joined(*names: str) -> str:
-    """Join names to a thread id. It may be one that no store accepts."""
-    return "/".join(name.replace("%", "%25").replace("/", "%2F") for name in names)
-
-
-def names_of(thread_id: str) -> tuple[str, ...]:
-    """The names in a thread id: one of an app, two of a user, three of a session, four of an artifact."""
-    return tuple(name.replace("%2F", "/").replace("%25", "%") for name in thread_id.split("/"))

@@ -30,10 +30,10 @@ from typing_extensions import override
 
 from locus.errors import CheckpointNotFoundError, ConflictError, CorruptCheckpointError
 from locus.integrations.google_adk import NAMESPACE
-from locus.integrations.google_adk.names import names_of, thread_of
+from locus.integrations.google_adk.names import thread_of
 from locus.integrations.google_adk.shared_state import SharedState, SharedStates
 from locus.threads import AsyncStoreUser, ItemLog, LogView, SessionPoint, readable, session_points, warn_of_damage
-from locus.threads.ids import shown_thread
+from locus.threads.ids import parted, shown_thread
 from locus.threads.json import encode_trusted
 
 __all__ = ["LocusSessionService", "SessionPoint"]
@@ -182,10 +182,10 @@ class LocusSessionService(AsyncStoreUser, BaseSessionService):
         unless the user is named.
         """
         prefix = f"{thread_of(app_name, user_id)}/"
-        threads = [one for one in await self._store.list_threads(prefix=prefix) if len(names_of(one)) == 3]
+        threads = [one for one in await self._store.list_threads(prefix=prefix) if len(parted(one)) == 3]
         damaged: list[CorruptCheckpointError] = []
         views = await readable(self._listed, threads, damaged)
-        named_views = [(names_of(one), view) for one, view in views if view is not None]
+        named_views = [(parted(one), view) for one, view in views if view is not None]
         users = sorted({names[1] for names, _ in named_views})
         without_state: list[CorruptCheckpointError] = []
         states = dict(await readable(lambda one: self._states.read(thread_of(app_name, one)), users, without_state))

@@ -26,6 +26,7 @@ class SaverCache:
     def __init__(self) -> None:
         self._checkpoints: OrderedDict[CacheKey, CachedCheckpoint] = OrderedDict()
         self._touched: dict[CacheKey, OrderedDict[str, dict[int, Any]]] = {}
+        self._distances: OrderedDict[CacheKey, tuple[str, int | None]] = OrderedDict()
         self._weight = 0
         self._lock = fork_safe_lock()  # a saver may be used from several OS threads and event loops at once
 
@@ -75,6 +76,19 @@ class SaverCache:
         with self._lock:
             steps = self._touched.get(key)
             return frozenset(steps.get(checkpoint_id or "", ())) if steps else ()
+
+    def note_distance(self, key: CacheKey, checkpoint_id: str, distance: int | None) -> None:
+        """Remember how far it is from a checkpoint, which was loaded, to the snapshots of its delta channels."""
+        with self._lock:
+            self._distances.pop(key, None)
+            if distance is not None:
+                self._distances[key] = checkpoint_id, distance
+            while len(self._distances) > self.MAX_NAMESPACES:
+                self._distances.popitem(last=False)
+
+    def distance(self, key: CacheKey, checkpoint_id: str) -> int | None:
+        noted, distance = self._distances.get(key, ("", None))
+        return distance if noted == checkpoint_id else None
 
     def drop_thread(self, thread_id: str) -> None:
         with self._lock:

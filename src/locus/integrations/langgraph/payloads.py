@@ -82,6 +82,27 @@ def checkpoint_of(
 ) -> Any:
     """Rebuild a checkpoint, with the values of some channels (None: all)."""
     data = version.content(decoder, None if channels is None else _outside(channels))
+    values = _taken_apart(version, data)
+    if channels is not None and TAG not in values:
+        values = {name: value for name, value in values.items() if name in channels}
+    read: dict[str, Any] = codec.decode(data)
+    return {**read, "id": version.checkpoint_id, VALUES: codec.decode(values, (VALUES,))}
+
+
+def valued_channels(version: ReadVersion) -> frozenset[str]:
+    """The channels that a checkpoint has values of. Those values need not have been read."""
+    data = version.fields()
+    if not isinstance(data, dict):
+        data = {}
+    values = _taken_apart(version, data)
+    if values.get(TAG) != "dict":
+        return frozenset(values)
+    # A channel may be named like the tag: then all of them are written as pairs.
+    return frozenset(pair[0] for pair in values.get("items", ()))
+
+
+def _taken_apart(version: ReadVersion, data: dict[str, Any]) -> dict[str, Any]:
+    """Take the values of the channels out of the fields of a checkpoint, and leave there what LangGraph knows."""
     found, entry = data.pop(FORMAT_KEY, None), version.entry
     name = f"checkpoint {entry.checkpoint_id!r} of thread {entry.thread_id!r}"
     if found is None:
@@ -94,10 +115,7 @@ def checkpoint_of(
     values = data.pop(VALUES, {})
     if TAG in data or not isinstance(values, dict):
         raise CorruptCheckpointError(f"{name} is damaged: it has no channels")
-    if channels is not None and TAG not in values:
-        values = {name: value for name, value in values.items() if name in channels}
-    read: dict[str, Any] = codec.decode(data)
-    return {**read, "id": entry.checkpoint_id, VALUES: codec.decode(values, (VALUES,))}
+    return values
 
 
 def _outside(channels: Collection[str]) -> Callable[[Path], bool]:

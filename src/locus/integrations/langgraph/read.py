@@ -21,8 +21,9 @@ from locus.integrations.langgraph.payloads import (
     is_langgraph,
     namespace_of,
     stored_namespace,
+    valued_channels,
 )
-from locus.threads import Entry, ItemDecoder, ThreadStore, VersionWithWrites, Write
+from locus.threads import EncodedDocument, Entry, ItemDecoder, ReadVersion, ThreadStore, VersionWithWrites, Write
 from locus.threads.ids import MAX_ID_LENGTH, check_ids, digest
 from locus.threads.json import decode
 from locus.threads.limits import UNLIMITED
@@ -52,6 +53,8 @@ class Reader:
     def __init__(self, store: ThreadStore, codec: TypedCodec) -> None:
         self.store = store
         self.codec = codec
+        self._valued: dict[str, frozenset[str]] = {}
+        """By the rev of a checkpoint, the channels that it has values of."""
 
     def decoder(self) -> ItemDecoder:
         """A decoder for the checkpoints of one thread."""
@@ -60,6 +63,50 @@ class Reader:
     async def one(self, thread_id: str, namespace: str, checkpoint_id: str | None) -> VersionWithWrites | None:
         """Read one checkpoint, by default the latest."""
         return await self.store.encoded_document(thread_id, namespace).read_with_writes(checkpoint_id)
+
+    async def ancestors(
+        self, document: EncodedDocument, checkpoint_id: str, channels: Collection[str], distance: int | None = None
+    ) -> AsyncIterator[VersionWithWrites]:
+        """The ancestors of a checkpoint that are LangGraph's, its parent first, with what tasks wrote to channels.
+
+        The first `distance` of them are asked for at once.
+        """
+        size = FIRST_ANCESTORS if distance is None else distance
+        while True:
+            size = min(max(size, 1), MOST_ANCESTORS)
+            line = await document.ancestors(checkpoint_id, limit=size, channels=channels)
+            for found in line:
+                if found.version.rev in self._valued or is_langgraph(found.version):
+                    yield found
+            if len(line) < size:
+                return
+            checkpoint_id = line[-1].version.checkpoint_id
+            size = max(4 * size, FIRST_ANCESTORS)
+
+    def valued_channels(self, version: ReadVersion) -> frozenset[str]:
+        """The channels that a checkpoint has values of. Neighbours in a history ask for the same ones again."""
+        channels = self._valued.get(version.rev)
+        if channels is None:
+            if len(self._valued) >= MOST_REMEMBERED:
+                self._valued.clear()
+            channels = self._valued[version.rev] = valued_channels(version)
+        return channels
+
+    async def values(self, document: EncodedDocument, versions: Mapping[str, ReadVersion]) -> dict[str, Any] | None:
+        """The values of channels, each in one of these checkpoints; None if one of those is not the same any more."""
+        values: dict[str, Any] = {}
+        for known in {version.rev: version for version in versions.values()}.values():
+            channels = [channel for channel, version in versions.items() if version is known]
+            version: ReadVersion | None = known
+            # A channel that is named like a tag lets all of them be written as pairs.
+            paired = known.is_apart((VALUES, "items"))
+            if paired or any(known.is_apart((VALUES, channel)) for channel in channels):
+                version = await document.read(known.checkpoint_id)
+            if version is None or not version.is_same(known):
+                return None
+            found = checkpoint_of(version, self.codec, self.decoder(), None if paired else channels)[VALUES]
+            values |= {channel: found[channel] for channel in channels}
+        return values
 
     async def many(self, entries: Sequence[Entry]) -> list[VersionWithWrites]:
         """Read those of these checkpoints that still exist and are LangGraph's, in the same order."""
@@ -116,6 +163,8 @@ def _key_of(entry: Entry) -> tuple[str, str, str]:
     return entry.thread_id, entry.namespace, entry.checkpoint_id
 
 
+MOST_REMEMBERED = 10_000
+"""Of how many checkpoints a reader remembers which channels have values."""
 FIRST, MOST = 4, 16
 """How many checkpoints are read at once: few at first, because many callers only want the newest."""
 PAGE = 200
@@ -222,67 +271,33 @@ class Listing:
         return all(metadata.get(key) == value for key, value in self._where.items())
 
 
-HISTORY_PAGE = 64
 COUNTERS = "counters_since_delta_snapshot"
 """The key in a checkpoint's metadata with the delta channels that the checkpoint does not contain."""
+FIRST_ANCESTORS, MOST_ANCESTORS = 32, 500
+"""How many ancestors are read at once, if nothing says how far it is to the last snapshot: few at first."""
 
 
-class Ancestors:
-    """Reads the ancestors of a checkpoint, from its parent on, a page at a time."""
+async def channel_history(
+    reader: Reader, document: EncodedDocument, checkpoint_id: str, channels: Sequence[str], distance: int | None = None
+) -> dict[str, DeltaChannelHistory]:
+    """For each channel, what was written to it on the way to a checkpoint, and the value that it started from.
 
-    def __init__(self, reader: Reader, entry: Entry) -> None:
-        self._reader = reader
-        self._target = entry
-        self._known: dict[str, Entry] = {}
-        self._last: Entry | None = entry
-        """Where the next page of entries begins: behind this one."""
-
-    async def read(self) -> AsyncIterator[VersionWithWrites]:
-        at, passed = self._target.parent_id, {self._target.checkpoint_id}
-        part: list[Entry] = []
-        while at is not None and at not in passed:
-            entry = await self._entry(at)
-            if entry is None:
+    `distance` is how many ancestors that most likely takes.
+    """
+    while channels:
+        writes: dict[str, list[Any]] = {channel: [] for channel in channels}
+        seeds: dict[str, ReadVersion] = {}
+        async for version, pending in reader.ancestors(document, checkpoint_id, channels, distance):
+            missing = writes.keys() - seeds.keys()
+            for write in reversed(reader.pending(pending, missing)):
+                writes[write[1]].append(write)
+            seeds |= dict.fromkeys(missing & reader.valued_channels(version), version)
+            if len(seeds) == len(writes):
                 break
-            passed.add(at)
-            part.append(entry)
-            at = entry.parent_id
-            if len(part) == HISTORY_PAGE:
-                for found in await self._reader.many(part):
-                    yield found
-                part = []
-        for found in await self._reader.many(part):
-            yield found
-
-    async def _entry(self, checkpoint_id: str) -> Entry | None:
-        """The entry of an ancestor. Most ancestors directly precede a checkpoint, so entries are read in pages."""
-        namespace = self._target.namespace
-        while checkpoint_id not in self._known and self._last is not None:
-            page = await self._reader.store.history(self._target.thread_id, namespace, HISTORY_PAGE, self._last)
-            self._known |= {entry.checkpoint_id: entry for entry in page}
-            self._last = page[-1] if len(page) == HISTORY_PAGE else None
-        if checkpoint_id in self._known:
-            return self._known[checkpoint_id]
-        # A checkpoint that was put again is newer than its children.
-        return await self._reader.store.entry(self._target.thread_id, namespace, checkpoint_id)
-
-
-async def channel_history(reader: Reader, entry: Entry, channels: Sequence[str]) -> dict[str, DeltaChannelHistory]:
-    """For each channel, the writes on the way to a checkpoint, and the value that they started from."""
-    if not channels:
-        return {}
-    writes: dict[str, list[Any]] = {channel: [] for channel in channels}
-    seeds: dict[str, Any] = {}
-    decoder = reader.decoder()
-    async for version, pending in Ancestors(reader, entry).read():
-        missing = writes.keys() - seeds.keys()
-        for write in reversed(reader.pending(pending, missing)):
-            writes[write[1]].append(write)
-        values = checkpoint_of(version, reader.codec, decoder, missing)[VALUES]
-        seeds |= {channel: values[channel] for channel in missing if channel in values}
-        if len(seeds) == len(writes):
-            break
-    return _histories(channels, writes, seeds)
+        values = await reader.values(document, seeds)
+        if values is not None:
+            return _histories(channels, writes, values)
+    return {}
 
 
 def _histories(
@@ -298,24 +313,34 @@ def _histories(
 
 async def delta_ancestors(reader: Reader, entry: Entry, entries: Collection[Entry]) -> set[str]:
     """The ids of the ancestors without which a checkpoint's delta channels would be lost."""
-    deltas = {channel for known in entries for channel in _counted(reader.metadata_of(known))}
+    deltas = {channel for known in entries for channel in counted(reader.metadata_of(known))}
     found = await reader.many([entry]) if deltas else []
     if not found:
         return set()
-    decoder = reader.decoder()
-    checkpoint = checkpoint_of(found[0].version, reader.codec, decoder, deltas)
-    missing = (deltas & checkpoint["channel_versions"].keys()) - checkpoint[VALUES].keys()
+    versions = checkpoint_of(found[0].version, reader.codec, reader.decoder(), ())["channel_versions"]
+    missing = (deltas & versions.keys()) - reader.valued_channels(found[0].version)
     spared: set[str] = set()
     if not missing:
         return spared
-    async for version, _ in Ancestors(reader, entry).read():
+    document = reader.store.encoded_document(entry.thread_id, entry.namespace)
+    async for version, _ in reader.ancestors(document, entry.checkpoint_id, ()):
         spared.add(version.checkpoint_id)
-        missing -= checkpoint_of(version, reader.codec, decoder, missing)[VALUES].keys()
+        missing -= reader.valued_channels(version)
         if not missing:
             break
     return spared
 
 
-def _counted(metadata: Mapping[str, Any]) -> Collection[str]:
+def counted(metadata: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The delta channels that a checkpoint does not contain, and how often each was written to since its snapshot, in
+    how many steps."""
     counters = metadata.get(COUNTERS)
-    return counters.keys() if isinstance(counters, Mapping) else ()
+    return counters if isinstance(counters, Mapping) else {}
+
+
+def distance_of(metadata: Mapping[str, Any]) -> int | None:
+    """How many ancestors of a checkpoint there are at most up to the snapshots of its delta channels; None if it does
+    not say so."""
+    steps = [max(counts) for counts in counted(metadata).values() if isinstance(counts, list | tuple) and counts]
+    known = [step for step in steps if isinstance(step, int)]
+    return max(known, default=None)

@@ -36,6 +36,7 @@ from locus.integrations.langgraph.read import (
     channel_history,
     config_of,
     delta_ancestors,
+    distance_of,
     stored_path,
     stored_value,
 )
@@ -113,6 +114,7 @@ class LocusSaver(BothWaysStoreUser, BaseCheckpointSaver[Any]):
             return None
         loaded = self._reader.tuple_of(stored)
         self._cache.load(key, stored.version, loaded_lists(stored.version, loaded.checkpoint))
+        self._cache.note_distance(key, stored.version.checkpoint_id, distance_of(loaded.metadata))
         return loaded
 
     async def alist(
@@ -268,10 +270,15 @@ class LocusSaver(BothWaysStoreUser, BaseCheckpointSaver[Any]):
         """The writes to delta channels on the way to a checkpoint, and the values that they started from."""
         thread_id, namespace = _thread_and_namespace(config)
         await self._touch(thread_id, namespace)
-        entry = await self._store.entry(thread_id, stored_namespace(namespace), _checkpoint_id(config))
-        if entry is None:
-            return {channel: {"writes": []} for channel in channels}
-        return await channel_history(self._reader, entry, channels)
+        checkpoint_id, stored = _checkpoint_id(config), stored_namespace(namespace)
+        if checkpoint_id is None:
+            entry = await self._store.entry(thread_id, stored)
+            if entry is None:
+                return {channel: {"writes": []} for channel in channels}
+            checkpoint_id = entry.checkpoint_id
+        document = self._store.encoded_document(thread_id, stored)
+        distance = self._cache.distance((thread_id, stored), checkpoint_id)
+        return await channel_history(self._reader, document, checkpoint_id, channels, distance)
 
     def get_next_version(self, current: Version | None, channel: None) -> Version:
         """Versions are numbers. A thread of another saver may have texts, `"0…07.0123"`, and continues with those."""
@@ -374,12 +381,13 @@ class LocusSaver(BothWaysStoreUser, BaseCheckpointSaver[Any]):
 
     def _run(self, work: Coroutine[Any, Any, T]) -> T:
         """Run a method that may need the fallback."""
-        if self._moving is not None:
-            try:
-                self._moving.fallback.check_blocking_call()
-            except ConfigurationError:
-                work.close()
-                raise
+        if self._moving is None:
+            return super()._run(work)
+        try:
+            self._moving.fallback.check_blocking_call()
+        except ConfigurationError:
+            work.close()
+            raise
         return run(work)
 
     def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:

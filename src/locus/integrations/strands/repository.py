@@ -41,7 +41,6 @@ from locus.threads import (
     readable,
     session_ids,
 )
-from locus.threads.blocking import run
 from locus.threads.json import canonical
 from locus.threads.limits import MOST
 
@@ -170,7 +169,7 @@ class LocusSessionRepository(BlockingStoreUser, SessionRepository):
             (item,) = await self._messages(session_id, session, agent_id, at, 1)
             return message_at(item, at)
 
-        data = run(work())
+        data = self._run(work())
         return None if data is None else SessionMessage.from_dict(data)
 
     def update_message(self, session_id: str, agent_id: str, session_message: SessionMessage, **kwargs: Any) -> None:
@@ -202,7 +201,7 @@ class LocusSessionRepository(BlockingStoreUser, SessionRepository):
 
         A negative offset counts from the end: `offset=-20` gives the newest 20, and only these are read.
         """
-        page = run(self._page(session_id, checkpoint_id, agent_id, offset, MOST if limit is None else limit))
+        page = self._run(self._page(session_id, checkpoint_id, agent_id, offset, MOST if limit is None else limit))
         if page is None:
             raise SessionException(f"agent {agent_id!r:.80} in session {session_id!r:.80} does not exist")
         return [SessionMessage.from_dict(message_at(item, place)) for place, item in enumerate(page.items, page.start)]
@@ -237,12 +236,12 @@ class LocusSessionRepository(BlockingStoreUser, SessionRepository):
 
     def delete_session(self, session_id: str, **kwargs: Any) -> None:
         """Delete a session with its agents, messages and history."""
-        if not run(self._document(session_id).delete()):
+        if not self._run(self._document(session_id).delete()):
             raise SessionException(f"session {session_id!r:.80} does not exist")
 
     def history(self, session_id: str, limit: int | None = 10, before: str | None = None) -> list[SessionPoint]:
         """The points in the history that a session can be read at or forked from, newest first, without messages."""
-        return run(self._points(session_id, limit, before))
+        return self._run(self._points(session_id, limit, before))
 
     async def _points(self, session_id: str, limit: int | None, before: str | None) -> list[SessionPoint]:
         entries = await self._store.history(session_id, self._namespace, limit, before)
@@ -267,7 +266,7 @@ class LocusSessionRepository(BlockingStoreUser, SessionRepository):
 
         Raises `ConflictError` if the new id is in use.
         """
-        if run(self._store.fork(session_id, new_session_id, self._namespace, checkpoint_id)):
+        if self._run(self._store.fork(session_id, new_session_id, self._namespace, checkpoint_id)):
             return
         if checkpoint_id is None:
             raise SessionException(f"session {session_id!r:.80} does not exist")
@@ -277,13 +276,13 @@ class LocusSessionRepository(BlockingStoreUser, SessionRepository):
 
     def list_sessions(self, limit: int | None = 100, pattern: str = "*") -> list[str]:
         """The ids of the sessions in this store that match a pattern (`*` any text, `?` one character), in order."""
-        return run(session_ids(self._store, self._namespace, limit, pattern))
+        return self._run(session_ids(self._store, self._namespace, limit, pattern))
 
     def _document(self, session_id: str) -> Document:
         return self._store.document(session_id, self._namespace, is_list_name)
 
     def _read(self, session_id: str, checkpoint_id: str | None) -> StoredSession | None:
-        return run(self._session(session_id, checkpoint_id))
+        return self._run(self._session(session_id, checkpoint_id))
 
     async def _session(self, session_id: str, checkpoint_id: str | None) -> StoredSession | None:
         version = await self._document(session_id).read(checkpoint_id, newest=0)
@@ -312,7 +311,7 @@ class LocusSessionRepository(BlockingStoreUser, SessionRepository):
             changed = await work(None if version is None else stored_session(version))
             return None if changed is None else changed[0].change(name, changed[1])
 
-        run(self._document(session_id).change(work_out))
+        self._run(self._document(session_id).change(work_out))
 
 
 def _plain(session: Mapping[str, Any]) -> dict[str, Any]:

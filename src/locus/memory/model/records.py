@@ -218,6 +218,13 @@ class Write(NamedTuple):
     value: str
 
 
+class Ancestor(NamedTuple):
+    """A checkpoint from which another one was made, without its runs, and pending writes of it, in their order."""
+
+    stored: Stored
+    writes: list[Write]
+
+
 @dataclass(frozen=True, slots=True)
 class TaskWrites:
     """The pending writes of one task of a checkpoint, as `KeepsWrites.put_writes` gets them."""

@@ -6,11 +6,13 @@ The memory engine keeps one for each thread. The file engine reads a thread's lo
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from functools import partial
 from itertools import islice
-from operator import attrgetter
+from operator import attrgetter, call, setitem
 from typing import Any
 
 from locus.memory.model.codec import encode
@@ -18,6 +20,7 @@ from locus.memory.model.commit_rules import decide
 from locus.memory.model.manifest import newest_runs, wanted
 from locus.memory.model.parts import Part, needed
 from locus.memory.model.records import (
+    Ancestor,
     Base,
     Commit,
     Entry,
@@ -49,7 +52,7 @@ Writes = dict[tuple[str, int], Write]
 
 
 @dataclass(frozen=True, slots=True)
-class TableRow:
+class Row:
     """A checkpoint as a `ThreadTable` stores it."""
 
     entry: Entry
@@ -64,7 +67,7 @@ class ThreadTable:
     thread_id: str
     last_seq: int = 0
     expires_at: datetime | None = None
-    rows: dict[int, TableRow] = field(default_factory=dict)
+    rows: dict[int, Row] = field(default_factory=dict)
     ids: dict[tuple[str, str], int] = field(default_factory=dict)
     newest: dict[str, list[int]] = field(default_factory=dict)
     runs: dict[str, list[Run]] = field(default_factory=dict)
@@ -81,9 +84,9 @@ class ThreadTable:
 
     def has_run(self, branch: str, number: int) -> bool:
         runs = self.runs.get(branch)
-        return runs is not None and runs[-1].number >= number
+        return runs is not None and len(runs) > 0 and runs[-1].number >= number
 
-    def row(self, namespace: str, checkpoint_id: str | None) -> TableRow | None:
+    def row(self, namespace: str, checkpoint_id: str | None) -> Row | None:
         known = self.latest(namespace) if checkpoint_id is None else self.find(namespace, checkpoint_id)
         return None if known is None else self.rows[known.seq]
 
@@ -100,22 +103,37 @@ class ThreadTable:
             self.add(commit, outcome)
         return outcome
 
-    def add(self, commit: Commit, outcome: Outcome) -> TableRow:
-        row = TableRow(entry_of(commit, outcome), commit.head, commit.manifest)
+    def add(self, commit: Commit, outcome: Outcome) -> Row:
+        row = Row(entry_of(commit, outcome), commit.head, commit.manifest)
         self.add_runs((*commit.runs, *commit.values))
         doomed = {outcome.replaced.seq} if outcome.replaced else set()
         if doomed:
             self.remove(doomed, spare=row)
-        self.put(row)
         self.expires_at = commit.expires_at
+        self.put(row)
         return row
 
-    def put(self, row: TableRow) -> None:
-        entry = row.entry
-        self.rows[entry.seq] = row
-        self.ids[entry.namespace, entry.checkpoint_id] = entry.seq
-        self.newest.setdefault(entry.namespace, []).append(entry.seq)
-        self.last_seq = max(self.last_seq, entry.seq)
+    def put(self, row: Row) -> None:
+        seq, namespace, checkpoint_id = row.entry.seq, row.entry.namespace, row.entry.checkpoint_id
+        steps = (
+            partial(setattr, self, "last_seq", max(self.last_seq, seq)),
+            partial(setitem, self.rows, seq, row),
+            partial(setitem, self.ids, (namespace, checkpoint_id), seq),
+            partial(self.newest.setdefault(namespace, []).append, seq),
+        )
+        # One call of a function in C, so that an interrupt (Ctrl-C) comes before all of it, or after.
+        deque(map(call, steps), maxlen=0)
+
+    def clone(self) -> ThreadTable:
+        """The same thread, for a change that must be there as a whole or not at all."""
+        return replace(
+            self,
+            rows=dict(self.rows),
+            ids=dict(self.ids),
+            newest={namespace: list(seqs) for namespace, seqs in self.newest.items()},
+            runs={branch: list(runs) for branch, runs in self.runs.items()},
+            writes={place: dict(kept) for place, kept in self.writes.items()},
+        )
 
     def add_runs(self, runs: Iterable[Run]) -> None:
         for run in runs:
@@ -125,12 +143,12 @@ class ThreadTable:
             if at == len(kept) or kept[at].number != run.number:
                 kept.insert(at, run)
 
-    def stored(self, row: TableRow) -> Stored:
+    def stored(self, row: Row) -> Stored:
         branches = {extent.branch for extent in wanted(row.manifest)}
         runs = {name: self.runs.get(name, []) for name in branches}
         return Stored(row.entry, row.head, row.manifest, runs, self._is_passed(row))
 
-    def stored_part(self, row: TableRow, part: Part) -> Stored:
+    def stored_part(self, row: Row, part: Part) -> Stored:
         """A checkpoint with the runs that hold a part of it."""
         found: dict[str, dict[int, Run]] = {}
         for extent in needed(row.manifest, part):
@@ -139,7 +157,7 @@ class ThreadTable:
         runs = {branch: list(kept.values()) for branch, kept in found.items()}
         return Stored(row.entry, row.head, row.manifest, runs, self._is_passed(row))
 
-    def stored_since(self, row: TableRow, held: Base) -> Stored:
+    def stored_since(self, row: Row, held: Base) -> Stored:
         """A checkpoint without the runs that a reader of the checkpoint `held` has, if that one still exists."""
         there = self.row(row.entry.namespace, held.checkpoint_id)
         if there is None or there.entry.rev != held.rev:
@@ -153,7 +171,7 @@ class ThreadTable:
                 runs[extent.branch] = kept[first:]
         return Stored(row.entry, row.head, row.manifest, runs, self._is_passed(row), held)
 
-    def _is_passed(self, row: TableRow) -> bool:
+    def _is_passed(self, row: Row) -> bool:
         return self.newest[row.entry.namespace][-1] != row.entry.seq
 
     def seqs(self, namespace: str | None, chosen: Mapping[int, str] | None) -> set[int]:
@@ -161,7 +179,7 @@ class ThreadTable:
         found = self.rows if namespace is None else self.newest.get(namespace, [])
         return {seq for seq in found if chosen is None or chosen.get(seq) == self.rows[seq].entry.rev}
 
-    def remove(self, doomed: Collection[int], spare: TableRow | None = None) -> Removal:
+    def remove(self, doomed: Collection[int], spare: Row | None = None) -> Removal:
         """Remove checkpoints, and the runs that only they need. `spare` is about to be added, and keeps its runs."""
         stay = {seq: wanted(row.manifest) for seq, row in self.rows.items() if seq not in doomed}
         if spare is not None:
@@ -197,16 +215,27 @@ class ThreadTable:
     def put_writes(self, place: tuple[str, str, str], writes: Iterable[Write], keep_numbered: bool) -> None:
         """Put the pending writes of a task. `place` is a namespace, a checkpoint and a task."""
         namespace, checkpoint_id, task_id = place
-        kept = self.writes.setdefault((namespace, checkpoint_id), {})
+        kept = self.writes.get((namespace, checkpoint_id), {})
         if not keep_numbered:
-            for key in [key for key in kept if key[0] == task_id and key[1] >= 0]:
-                del kept[key]
-        kept.update({(task_id, write.idx): write for write in writes})
+            kept = {key: write for key, write in kept.items() if key[0] != task_id or key[1] < 0}
+        self.writes[namespace, checkpoint_id] = kept | {(task_id, write.idx): write for write in writes}
 
     def get_writes(self, namespace: str, checkpoint_id: str, task_id: str | None) -> list[Write]:
         kept = self.writes.get((namespace, checkpoint_id), {})
         found = [write for write in kept.values() if task_id in (None, write.task_id)]
         return sorted(found, key=writes_order)
+
+    def ancestors(self, namespace: str, checkpoint_id: str, limit: int, channels: Collection[str]) -> list[Ancestor]:
+        """The ancestors of a checkpoint, its parent first, with their pending writes to these channels."""
+        line: list[Ancestor] = []
+        row, passed = self.row(namespace, checkpoint_id), {checkpoint_id}
+        while row is not None and (parent_id := row.entry.parent_id) is not None and len(line) < limit:
+            row = None if parent_id in passed else self.row(namespace, parent_id)
+            passed.add(parent_id)
+            if row is not None:
+                writes = [w for w in self.get_writes(namespace, parent_id, None) if w.channel in channels]
+                line.append(Ancestor(Stored(row.entry, row.head, row.manifest, passed=self._is_passed(row)), writes))
+        return line
 
     def orphans(self) -> dict[tuple[str, str], int]:
         """The number of pending writes for each checkpoint that does not exist."""
@@ -240,7 +269,7 @@ class ThreadTable:
                 return replace(self._exported(rows[:count], known), more=True)
         return page
 
-    def _exported(self, rows: Sequence[TableRow], known: Mapping[str, int]) -> Exported:
+    def _exported(self, rows: Sequence[Row], known: Mapping[str, int]) -> Exported:
         runs = [
             run
             for branch, newest in newest_runs(row.manifest for row in rows).items()

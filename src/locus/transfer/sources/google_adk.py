@@ -21,12 +21,12 @@ from typing import Any, Final, NamedTuple
 
 from locus.errors import ConfigurationError, ConflictError, CorruptCheckpointError, SerializationError
 from locus.integrations.google_adk import NAMESPACE
-from locus.integrations.google_adk.names import joined, names_of
 from locus.memory.item_log import written_fields
 from locus.memory.model.codec import decode, encode, encode_trusted
 from locus.memory.model.ids import Pattern
 from locus.memory.model.plan import run_of
 from locus.memory.model.records import Extent
+from locus.threads.ids import joined, parted
 from locus.transfer.content import ITEMS, MovedCheckpoint, StoredContent, WholeContent, log_metadata
 from locus.transfer.items import ThreadItems
 from locus.transfer.sources import read_moment
@@ -142,7 +142,7 @@ class GoogleADKSource:
         return sorted(filter(pattern.matches, (joined(*map(str, row)) for row in rows)))
 
     async def checkpoints(self, thread_id: str) -> AsyncGenerator[MovedCheckpoint, None]:
-        names = names_of(thread_id)
+        names = parted(thread_id)
         if len(names) < 3:
             for shared in await self._shared(names):
                 yield _shared_state(thread_id, shared)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -21,9 +21,9 @@ from locus.memory.model.codec import encode
 from locus.memory.model.formats import check_format, oldest
 from locus.memory.model.ids import shown_thread
 from locus.memory.model.manifest import newest_runs
-from locus.memory.model.records import Exported, Extent, Known, Run, RunInfo, Stored, Write
+from locus.memory.model.records import Ancestor, Exported, Extent, Known, Run, RunInfo, Stored, Write
 from locus.memory.model.sizes import Measured, MeasuredCheckpoint, MeasuredWrites, fitting, text_bytes
-from locus.memory.model.table import TableRow, ThreadTable
+from locus.memory.model.table import Row, ThreadTable
 from locus.memory.runtime.private import BYTES, NO_LINK
 
 _END_BYTES = 1 << 16
@@ -535,6 +535,21 @@ class LogFile:
         return table
 
     @_finds_damage
+    def ancestors(self, namespace: str, checkpoint_id: str, limit: int, channels: Collection[str]) -> list[Ancestor]:
+        """Read the ancestors of a checkpoint, its parent first, with their pending writes to these channels."""
+        line: dict[str, Stored] = {}
+        seal = self.find(namespace, checkpoint_id)
+        while seal is not None and (parent_id := seal.facts["parent_id"]) is not None and len(line) < limit:
+            seal = None if parent_id in line or parent_id == checkpoint_id else self.find(namespace, parent_id)
+            if seal is not None:
+                line[parent_id] = self.stored(seal, ())
+        table = ThreadTable(self.thread_id)
+        for seal in reversed(list(self.newest_first())):
+            if seal.kind == "writes" and seal.task[0] == namespace and seal.task[1] in line:
+                self.put_writes(table, seal)
+        found = ((stored, table.get_writes(namespace, name, None)) for name, stored in line.items())
+        return [Ancestor(stored, [write for write in writes if write.channel in channels]) for stored, writes in found]
+
     def exported(self, after_seq: int, known: Mapping[str, int]) -> Exported:
         """Read a page of checkpoints. Seals tell how large records are, and only the records of the page are read."""
         seals = list(reversed(list(self.newest_first())))
@@ -573,7 +588,7 @@ class LogFile:
             if seal.facts["seq"] in table.rows or seal.name in table.ids:
                 raise CorruptCheckpointError(f"{self._name} has two checkpoints with one number, or with one name")
             self._put_runs(table, seal, texts)
-            table.put(TableRow(seal.entry(self.thread_id), head, encode(seal.facts["manifest"])))
+            table.put(Row(seal.entry(self.thread_id), head, encode(seal.facts["manifest"])))
         table.last_seq = max(table.last_seq, seal.facts["last_seq"])
 
     @contextmanager

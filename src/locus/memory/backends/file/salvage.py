@@ -19,7 +19,7 @@ from locus.memory.backends.file.schema import Seal
 from locus.memory.model.codec import encode
 from locus.memory.model.manifest import wanted
 from locus.memory.model.records import Salvage, Stored
-from locus.memory.model.table import TableRow, ThreadTable
+from locus.memory.model.table import Row, ThreadTable
 from locus.memory.runtime.private import create_file, keep_rights
 
 ASIDE = ".damaged"
@@ -74,7 +74,7 @@ def _table(log: LogFile, seals: list[Seal], content: ContentOf) -> tuple[ThreadT
                 if seal.facts["seq"] in table.rows or seal.name in table.ids:
                     continue  # of two with one number or one name, the first is kept
                 # For a moment, so that what came from it gets its parent.
-                row = TableRow(seal.entry(log.thread_id), "", encode(seal.facts["manifest"]))
+                row = Row(seal.entry(log.thread_id), "", encode(seal.facts["manifest"]))
                 table.put(row)
                 doomed[row.entry.seq] = seal.name
             else:

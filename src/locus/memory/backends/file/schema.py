@@ -42,7 +42,7 @@ from locus.memory.model.codec import decode, encode, parse
 from locus.memory.model.ids import digest
 from locus.memory.model.manifest import wanted
 from locus.memory.model.records import Entry, Run, Write
-from locus.memory.model.table import TableRow, ThreadTable, entry_from
+from locus.memory.model.table import Row, ThreadTable, entry_from
 
 FORMAT = 2
 SEAL_START = b'{"seal":'
@@ -236,7 +236,7 @@ class Record:
         return bytes(body) + line + CHECKSUM_KEY + f"{crc32(line)}}}\n".encode()
 
 
-def checkpoint_record(row: TableRow, runs: Sequence[Run], last_seq: int, expires_at: datetime | None) -> Record:
+def checkpoint_record(row: Row, runs: Sequence[Run], last_seq: int, expires_at: datetime | None) -> Record:
     entry = row.entry
     facts = {
         "checkpoint_id": entry.checkpoint_id,

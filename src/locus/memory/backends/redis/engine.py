@@ -37,13 +37,15 @@ from locus.memory.backends.redis.schema import (
     Layout,
     history_arguments,
     index_field,
+    net,
     place,
+    to_ancestors,
     to_entries,
     to_entry,
     to_manifest,
     to_measured,
     to_orphans,
-    to_writes,
+    to_task_writes,
     write_text,
 )
 from locus.memory.backends.redis.scripts import Script, ScriptCall
@@ -66,6 +68,7 @@ from locus.memory.model.formats import check_format, oldest
 from locus.memory.model.ids import Pattern, new_id, shown_thread
 from locus.memory.model.parts import Part
 from locus.memory.model.records import (
+    Ancestor,
     Base,
     Commit,
     Entry,
@@ -357,10 +360,15 @@ class RedisEngine(
     async def get_writes(self, thread_id: str, namespace: str, checkpoint_id: str, task_id: str | None) -> list[Write]:
         answer = await self._run(scripts.GET_WRITES, thread_id, place(namespace, checkpoint_id), task_id or "")
         try:
-            found = [write for at in range(0, len(answer), 2) for write in to_writes(answer[at], answer[at + 1])]
+            return to_task_writes(answer)
         except (ValueError, IndexError):
             raise CorruptCheckpointError(f"pending writes of {shown_thread(thread_id)} cannot be read") from None
-        return sorted(found, key=lambda write: (write.task_path, write.task_id, write.idx))
+
+    async def ancestors(
+        self, thread_id: str, namespace: str, checkpoint_id: str, limit: int, channels: Collection[str]
+    ) -> list[Ancestor]:
+        answer = await self._run(scripts.ANCESTORS, thread_id, net(namespace), checkpoint_id, limit)
+        return to_ancestors(thread_id, checkpoint_id, answer, channels)
 
     async def outlived(
         self, retention: Retention, after: str = "", prefix: str = "", limit: int = PAGE
@@ -477,8 +485,9 @@ def _replicas(config: RedisConfig) -> Replicas | None:
     return Replicas(config.wait_replicas, config.wait_timeout, aof=config.wait_aof)
 
 
-def open_engine(config: RedisConfig, client: Any = None) -> RedisEngine:
+def open_engine(config: RedisConfig) -> RedisEngine:
     """Make the engine for a config, or for the database that the caller's client is connected to."""
+    client = config.client
     if client is not None:
         check_client(client)
     return RedisEngine(

@@ -88,7 +88,7 @@ class Replicas:
     async def run_each(self, client: Any, calls: Sequence[ScriptCall]) -> list[Any]:
         """Run many scripts, and return the answer of each, or its error. In a cluster, each node gets one request."""
         if not isinstance(client, RedisCluster):
-            return await self._waited(partial(_through_pipeline, client), calls)
+            return await self._waited(partial(through_pipeline, client), calls)
         by_node: dict[ClusterNode, list[int]] = {}
         for at, call in enumerate(calls):
             by_node.setdefault(_node_of(client, call), []).append(at)
@@ -121,17 +121,10 @@ class Replicas:
         return _checked(answer), attempt > 0
 
     async def _waited(self, send: _Send, calls: Sequence[ScriptCall]) -> list[Any]:
-        answers = await self._round(send, calls, [call.by_digest() for call in calls])
-        unknown = [at for at, answer in enumerate(answers) if isinstance(answer, NoScriptError)]
-        if unknown:
-            some = [calls[at] for at in unknown]
-            anew = await self._round(send, some, [call.by_text() for call in some])
-            for at, answer in zip(unknown, anew, strict=True):
-                answers[at] = answer
-        return answers
+        return await run_scripts(partial(self._round, send, calls[0].keys[:1]), calls)
 
-    async def _round(self, send: _Send, calls: Sequence[ScriptCall], commands: Sequence[_Command]) -> list[Any]:
-        mark = ScriptCall(MARK, calls[0].keys[:1])
+    async def _round(self, send: _Send, keys: Sequence[bytes | str], commands: Sequence[_Command]) -> list[Any]:
+        mark = ScriptCall(MARK, keys)
         *answers, marked, waited = await send([*commands, mark.by_text(), self._wait])
         failed = marked if isinstance(marked, Exception) else self._shortfall(waited)
         if failed is None:
@@ -171,7 +164,21 @@ def _copied(error: Exception) -> Exception:
     return type(error)(*error.args)
 
 
-async def _through_pipeline(client: Any, commands: Sequence[_Command]) -> list[Any]:
+async def run_scripts(send: _Send, calls: Sequence[ScriptCall]) -> list[Any]:
+    """Send scripts by their digests, and those that the server has not seen once more, as text.
+
+    Answers and errors stand in the places of their calls.
+    """
+    answers = await send([call.by_digest() for call in calls])
+    unknown = [at for at, answer in enumerate(answers) if isinstance(answer, NoScriptError)]
+    if unknown:
+        for at, answer in zip(unknown, await send([calls[at].by_text() for at in unknown]), strict=True):
+            answers[at] = answer
+    return answers
+
+
+async def through_pipeline(client: Any, commands: Sequence[_Command]) -> list[Any]:
+    """Send commands through one connection, in one round trip, and return the answer of each, or its error."""
     async with client.pipeline(transaction=False) as pipe:
         for words in commands:
             pipe.execute_command(*words)

@@ -50,6 +50,7 @@ from locus.memory.model.ids import Pattern
 from locus.memory.model.parts import Part
 from locus.memory.model.records import (
     DEFAULT_NAMESPACE,
+    Ancestor,
     Base,
     Commit,
     Entry,
@@ -186,6 +187,12 @@ class SQLEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies, E
 
     async def get_writes(self, thread_id: str, namespace: str, checkpoint_id: str, task_id: str | None) -> list[Write]:
         return await self._read(partial(sql_read.get_writes, self.sql, thread_id, namespace, checkpoint_id, task_id))
+
+    async def ancestors(
+        self, thread_id: str, namespace: str, checkpoint_id: str, limit: int, channels: Collection[str]
+    ) -> list[Ancestor]:
+        place = (thread_id, namespace, checkpoint_id)
+        return await self._read(partial(sql_read.ancestors, self.sql, *place, limit, channels), at_once=True)
 
     async def outlived(
         self, retention: Retention, after: str = "", prefix: str = "", limit: int = PAGE

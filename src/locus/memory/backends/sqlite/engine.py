@@ -34,6 +34,7 @@ from locus.memory.backends.sqlite.client import (
     execute,
     is_full,
     is_read_only,
+    raise_interrupt,
     transaction,
 )
 from locus.memory.backends.sqlite.commit import SQLiteThreads, commit_apart, commit_within, metadata_value
@@ -75,6 +76,7 @@ class SQLiteEngine(SQLEngine, CommitsTogether):
     """Threads in an SQLite file."""
 
     driver_errors = (sqlite3.Error, OSError)
+    works_in_place = True
     reads_at_once = True
     sql: SQLiteFlavour = SQL
     """The SQL of the tables. Tables of an older format may be read without a migration."""
@@ -132,6 +134,7 @@ class SQLiteEngine(SQLEngine, CommitsTogether):
         try:
             return await worker.run(job)
         except sqlite3.OperationalError as error:
+            raise_interrupt(error)
             if NOT_UTF_8 not in str(error):
                 raise
             # The driver's text has what it could not read, which may be anything that a user said.

@@ -7,42 +7,13 @@ from locus.memory.model.ids import Pattern
 from locus.testing.laws.base import Laws, dicts, save_each
 
 _IDS = (
-    "acme/1",
-    "acme/2",
-    "acme/",
-    "acme",
-    "acme-corp/1",
-    "acme0",
-    "Acme/1",
-    "a*/1",
-    "ab/1",
-    "a?/1",
-    "a%/1",
-    "a_/1",
-    "é:1",
-    "é;1",
-    "\ud7ff:1",
-    "\ue000:1",
-    "x\0:1",
-    "x\x01:1",
-    "\U0010ffff\U0010ffff",
-)
+    "acme/1", "acme/2", "acme/", "acme", "acme-corp/1", "acme0", "Acme/1", "a*/1", "ab/1", "a?/1", "a%/1", "a_/1",
+    "é:1", "é;1", "\ud7ff:1", "\ue000:1", "x\0:1", "x\x01:1", "\U0010ffff\U0010ffff",
+)  # fmt: skip
 _PREFIXES = (
-    "acme/",
-    "acme",
-    "a*/",
-    "a?/",
-    "a%/",
-    "a_/",
-    "é:",
-    "\ud7ff",
-    "x\0",
-    "x\x01",
-    "\U0010ffff",
-    "nobody/",
-    "",
+    "acme/", "acme", "a*/", "a?/", "a%/", "a_/", "é:", "\ud7ff", "x\0", "x\x01", "\U0010ffff", "nobody/", "",
     "'; --:",
-)
+)  # fmt: skip
 
 
 class PrefixLaws(Laws):
