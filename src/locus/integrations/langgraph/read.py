@@ -79,7 +79,7 @@ class Reader:
         self.codec = codec
         self._texts = DecodedTexts(codec)
         self._lines: dict[tuple[str, str], dict[str, frozenset[str]]] = {}
-        """By thread and namespace, the line that was read last: the channels that have values, by a checkpoint's rev."""
+        """By thread and namespace, the line that was read last: by rev, the channels that have values."""
         self._seeds: dict[str, ReadVersion] = {}
         """By the rev of a checkpoint, what was read of it to start from."""
 
