@@ -46,6 +46,7 @@ class FileSubject(Subject):
     name = "file"
     turn_limit = 3.0
     save_limit = 2.0
+    blocking_limit = 2.0
 
     def open(self) -> Checkpointer:
         return FileCheckpointer(self.folder / "threads")
@@ -63,7 +64,8 @@ class SQLiteSubject(Subject):
 
     name = "sqlite FULL"
     save_limit = 1.5
-    many_limit = 1.2
+    blocking_limit = 1.6
+    many_limit = 1.0
     durability: ClassVar[Literal["full", "normal"]] = "full"
 
     @property

@@ -89,7 +89,7 @@ async def run(store: CheckpointStore, options: argparse.Namespace, terminal: Ter
 async def _first_after(
     store: CheckpointStore, thread_id: str, namespace: str | None, before_seq: int | None, until: datetime
 ) -> int | None:
-    """The number of the oldest checkpoint in the row of newest ones that were saved after a moment."""
+    """The number of the first checkpoint after a moment: the oldest in an unbroken series of newest ones."""
     while True:
         async with store.using() as engine:
             page = await engine.history(thread_id, namespace, _PAGE, before_seq)

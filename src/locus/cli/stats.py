@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from locus.cli import commands
 from locus.cli.commands import ExitCode
-from locus.cli.terminal import Cell, Progress, Styled, Terminal
+from locus.cli.terminal import Cell, ProgressLine, Styled, Terminal
 from locus.cli.vacuum import age
 from locus.errors import BackendUnavailableError, ConfigurationError, LocusError
 from locus.looking.formatting import bytes_text, dotted, visible
@@ -72,7 +72,7 @@ async def run(store: CheckpointStore, options: argparse.Namespace, terminal: Ter
         _one_thread(sizes, terminal)
         return None
     sums = Sums()
-    with Progress(terminal.err, "threads measured") as bar:
+    with ProgressLine(terminal.err, "threads measured") as bar:
         async for thread_id in thread_ids(store, options.prefix):
             try:
                 sums.add(await store.sizes(thread_id, older, keep), options.top)

@@ -243,7 +243,7 @@ def _as_json(value: Any) -> Any:
     raise TypeError(f"{type(value).__name__} is not JSON")
 
 
-class Progress:
+class ProgressLine:
     """A line on standard error that counts what was done, if that takes more than a second and a terminal shows it."""
 
     PAUSE: Final = 0.1

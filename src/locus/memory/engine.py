@@ -103,6 +103,13 @@ class Engine(ABC):
     checks_extents: ClassVar[bool] = False
     """True if the store itself refuses a commit that names runs which its base does not show."""
 
+    works_in_place: ClassVar[bool] = False
+    """True if the engine can do its work in the thread of its caller.
+
+    Then its methods wait for nothing but `Worker.run` and pauses, and use no sockets of an event loop. A blocking call
+    on such an engine runs in the thread of its caller (see `runtime.direct`).
+    """
+
     driver_errors: ClassVar[tuple[type[BaseException], ...]] = ()
     """The exceptions that `translate` understands."""
 

@@ -135,7 +135,7 @@ _Names = Annotated[tuple[str, ...], Field(min_length=1, max_length=MAX_DEPTH)]
 ItemPath = Annotated[_Names, BeforeValidator(_path)]
 ItemPaths = Annotated[tuple[_Names, ...], Field(max_length=MOST_LISTS)]
 WindowOfLists = Annotated[tuple[Annotated[int, Field(ge=1, le=MOST)], ItemPaths], BeforeValidator(_window)]
-HeldCheckpoint = Annotated[tuple[Id, Id], BeforeValidator(_held)]
+HeldIds = Annotated[tuple[Id, Id], BeforeValidator(_held)]
 IN_QUERY = BeforeValidator(_digits)
 """A validator for numbers in a query, where everything is text."""
 QueryFlag = Annotated[bool, BeforeValidator(_word)]

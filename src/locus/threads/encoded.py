@@ -61,7 +61,7 @@ _PLAIN: Final = frozenset({str, int, float, bool, type(None)})
 
 
 def is_small(items: Sequence[Any]) -> bool:
-    """Whether a list is a few plain values. It is best given as it is: a save may keep it with the fields."""
+    """Whether a list is a few plain values. Give such a list as it is: a save may keep it with the fields."""
     return len(items) <= SMALL_LIST and _PLAIN.issuperset(map(type, items))
 
 
@@ -70,7 +70,7 @@ class DecodedList(list[Any]):
 
 
 class ItemDecoder:
-    """Decodes the items of a thread, those that several of its versions share only once.
+    """Decodes the items of one thread. An item that several versions share is decoded once.
 
     `decode_items` gets some items of a list as plain values, and the path of the list for errors, and returns as many
     objects. All versions of one thread may share a decoder, and those of another thread need one of their own: the
@@ -117,14 +117,14 @@ class ItemDecoder:
 
 @dataclass(frozen=True, slots=True)
 class _DecodedExtent:
-    """An extent that was decoded, its items, and where the runs of its branch start."""
+    """An extent, its decoded items, and the positions at which the runs of its branch start."""
 
     extent: Extent
     items: list[Any]
     starts: Mapping[int, int]
 
     def begins_with(self, extent: Extent) -> bool:
-        """Whether an older extent is the beginning of this one, because later runs only appended to it."""
+        """Whether these items begin with those of an older extent, because later runs only appended to it."""
         known = self.extent
         if extent.skip != known.skip or not extent.run <= known.run or extent.length > known.length:
             return False
@@ -133,7 +133,7 @@ class _DecodedExtent:
 
 
 class EncodedVersion:
-    """An encoded document as of a checkpoint, without its content: what a save needs that goes on from it."""
+    """An encoded document as of a checkpoint, without its content, for a save that goes on from it."""
 
     __slots__ = ("_rev", "_trace", "checkpoint_id")
 
@@ -148,16 +148,16 @@ class EncodedVersion:
         return self._rev
 
     def is_same(self, other: EncodedVersion) -> bool:
-        """Whether both are the same checkpoint. One that has taken the place of another under its id is not."""
+        """Whether two versions are of the same checkpoint, and not of two that had the same id."""
         return self._rev == other._rev
 
     @property
     def size(self) -> int:
-        """About how many bytes of memory it takes."""
+        """About how many bytes of memory this version takes."""
         return 0 if self._trace is None else weight_of_trace(self._trace)
 
     def digests(self, older: EncodedVersion | None = None) -> dict[Path, tuple[bytes, ...]]:
-        """By path, the digests of the items of each list that is stored item by item.
+        """The digests of the items of each list that is stored item by item, by path.
 
         They are worked out when they are first asked for. Items that a list begins with in `older` too, a version whose
         digests are known, are not looked at for that.
@@ -170,13 +170,13 @@ class EncodedVersion:
         }
 
     def _referred(self, older: EncodedVersion | None = None) -> Trace:
-        """What a save may refer to that goes on from this version."""
+        """The trace for a save that goes on from this version."""
         assert self._trace is not None
         return self._trace
 
 
 class ReadVersion(EncodedVersion):
-    """An encoded document as it was read. It is decoded when something of it is asked for."""
+    """An encoded document as it was read. Its parts are decoded when they are asked for."""
 
     __slots__ = ("_sort_keys", "_stored")
 
@@ -192,7 +192,7 @@ class ReadVersion(EncodedVersion):
 
     @property
     def is_latest(self) -> bool:
-        """Whether its namespace had no newer checkpoint when it was read. Stores that keep no runs don't tell: True."""
+        """Whether this was the newest checkpoint of its namespace when it was read. True if the store cannot tell."""
         return not self._stored.passed
 
     @property
@@ -205,12 +205,8 @@ class ReadVersion(EncodedVersion):
         """The paths of the lists that are stored item by item."""
         return [path for path, cut in decode_manifest(self._stored.manifest).items() if not isinstance(cut, str)]
 
-    def is_apart(self, path: Path) -> bool:
-        """Whether what stands at a path, or something in it, is stored apart from the fields."""
-        return any(cut[: len(path)] == path for cut in decode_manifest(self._stored.manifest))
-
     def fields(self) -> Any:
-        """The fields alone: a list that is stored item by item is empty. If no document is stored, whatever is."""
+        """The fields, in which each list that is stored item by item is empty. Any JSON, if this is no document."""
         return decode(self._stored.head)
 
     def content(
@@ -249,7 +245,7 @@ class ReadVersion(EncodedVersion):
 
 
 class VersionWithWrites(NamedTuple):
-    """A version, and what tasks have written since: the pending writes of its checkpoint, with values as JSON text."""
+    """A version, and the pending writes of its checkpoint as JSON texts."""
 
     version: ReadVersion
     writes: list[Write]
@@ -261,7 +257,7 @@ class Ancestor(NamedTuple):
     checkpoint_id: str
     rev: str
     version: ReadVersion | None
-    """It has its `fields`, and knows what `is_apart`, but has no lists. None if its rev was known."""
+    """It has its `fields`, but no lists. None if its rev was known."""
     writes: list[Write]
 
 
@@ -278,13 +274,13 @@ class EncodedDocument:
         self._store = store
 
     async def read(self, checkpoint_id: str | None = None) -> ReadVersion | None:
-        """The document as of a checkpoint, or of the latest; None if that is not there. Nothing is decoded yet."""
+        """Read the document as of a checkpoint, by default the latest; None if that does not exist."""
         store = self._store
         loaded = await store.load(self.thread_id, checkpoint_id, self.namespace, TEXTS)
         return None if loaded is None else ReadVersion(loaded.value, not store.engine.dialect.exact)
 
     async def read_with_writes(self, checkpoint_id: str | None = None) -> VersionWithWrites | None:
-        """The same as `read`, with the pending writes of the checkpoint if the store keeps any."""
+        """Read the document with the pending writes of its checkpoint, if the store keeps any."""
         version = await self.read(checkpoint_id)
         if version is None:
             return None
@@ -348,7 +344,7 @@ class EncodedDocument:
 
 
 async def read_versions(store: CheckpointStore, entries: Sequence[Entry]) -> list[VersionWithWrites]:
-    """Those of these checkpoints that still exist, with their pending writes, in the same order.
+    """Read the versions of these entries that still exist, with their pending writes, in the same order.
 
     Neighbours in the history of a thread are read in one step, and what they share is read once, if the store can.
     """
@@ -378,7 +374,7 @@ async def _of_thread(store: CheckpointStore, thread_id: str, entries: list[Entry
 
 
 async def _exported(store: CheckpointStore, thread_id: str, seq: int, count: int) -> list[VersionWithWrites]:
-    """`count` checkpoints from a number on. They share most of their items, which are read once."""
+    """Read `count` checkpoints of a thread from a sequence number on, each shared item only once."""
     async with store.using() as engine:
         assert isinstance(engine, Exports)
         pages = [await engine.export(thread_id, seq - 1, count, {})]

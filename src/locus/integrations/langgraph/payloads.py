@@ -44,7 +44,7 @@ class CheckpointEncoder:
     lists: dict[Path, KnownList] = field(default_factory=dict)
 
     def head(self, checkpoint: Mapping[str, Any], namespace: str) -> dict[str, Any]:
-        """Everything but the values of the channels. Most of it is different each time."""
+        """All of a checkpoint but the values of its channels. Most of it is new each time."""
         plain: dict[str, Any] = {FORMAT_KEY: FORMAT}
         if stored_namespace(namespace) != namespace:
             plain[NAMESPACE] = namespace
@@ -80,7 +80,7 @@ def is_langgraph(version: ReadVersion) -> bool:
 def checkpoint_of(
     version: ReadVersion, codec: TypedCodec, decoder: ItemDecoder, channels: Collection[str] | None = None
 ) -> Any:
-    """The checkpoint, with the values of these channels (None: all)."""
+    """Rebuild a checkpoint, with the values of some channels (None: all)."""
     data = version.content(decoder, None if channels is None else _outside(channels))
     values = _taken_apart(version, data)
     if channels is not None and TAG not in values:
@@ -124,7 +124,7 @@ def _outside(channels: Collection[str]) -> Callable[[Path], bool]:
 
 
 def stored_namespace(namespace: str) -> str:
-    """The name that a namespace is stored under. That of a deeply nested subgraph is too long for Locus."""
+    """The stored name of a namespace. Names of deeply nested subgraphs are too long, and are shortened."""
     if len(namespace) <= MAX_ID_LENGTH and not namespace.startswith(_LONG):
         return namespace
     return f"{_LONG}{digest(namespace)}"

@@ -50,7 +50,7 @@ def config_of(thread_id: str, namespace: str, checkpoint_id: str) -> RunnableCon
 
 
 def stored_path(task_path: str) -> str:
-    """A task path as it is stored. A long one is cut, and stored whole with the value (see `stored_value`)."""
+    """The stored form of a task path. A long path is cut, and kept whole with the value (see `stored_value`)."""
     return task_path if len(task_path) <= MAX_ID_LENGTH else task_path[:200] + digest(task_path)
 
 
@@ -72,7 +72,7 @@ class LineStep(NamedTuple):
 
 
 class Reader:
-    """Reads from one store."""
+    """Reads LangGraph's checkpoints from one store."""
 
     def __init__(self, store: ThreadStore, codec: TypedCodec) -> None:
         self.store = store
@@ -84,11 +84,11 @@ class Reader:
         """By the rev of a checkpoint, what was read of it to start from."""
 
     def decoder(self) -> ItemDecoder:
-        """Decodes what is read of one thread."""
+        """A decoder for the checkpoints of one thread."""
         return ItemDecoder(self.codec.decode, self._texts.value)
 
     async def one(self, thread_id: str, namespace: str, checkpoint_id: str | None) -> VersionWithWrites | None:
-        """This checkpoint, or the latest."""
+        """Read one checkpoint, by default the latest."""
         return await self.store.encoded_document(thread_id, namespace).read_with_writes(checkpoint_id)
 
     async def ancestors(
@@ -105,15 +105,17 @@ class Reader:
         while True:
             size = min(max(size, 1), MOST_ANCESTORS)
             page = await document.ancestors(checkpoint_id, limit=size, channels=channels, known=known.keys())
+            steps: list[LineStep] = []
             for ancestor in page:
                 version, rev = ancestor.version, ancestor.rev
-                if version is not None and not is_langgraph(version):
-                    continue
-                line[rev] = known[rev] if version is None else valued_channels(version)
-                yield LineStep(ancestor, line[rev])
+                if version is None or is_langgraph(version):
+                    line[rev] = known[rev] if version is None else valued_channels(version)
+                    steps.append(LineStep(ancestor, line[rev]))
             if len(self._lines) >= MOST_LINES:
                 self._lines.clear()
             self._lines[key] = line.copy()
+            for step in steps:
+                yield step
             if len(page) < size:
                 return
             checkpoint_id = page[-1].checkpoint_id
@@ -141,7 +143,7 @@ class Reader:
         self._seeds[version.rev] = version
 
     async def many(self, entries: Sequence[Entry]) -> list[VersionWithWrites]:
-        """Those of these checkpoints that still exist and are LangGraph's, in the same order."""
+        """Read those of these checkpoints that still exist and are LangGraph's, in the same order."""
         return [found for found in await self.store.read_versions(entries) if is_langgraph(found.version)]
 
     def tuple_of(self, found: VersionWithWrites, decoder: ItemDecoder | None = None) -> CheckpointTuple:
@@ -151,7 +153,7 @@ class Reader:
             raise error.naming(self._unknown(found)) from None
 
     def _unknown(self, found: VersionWithWrites) -> Iterator[str]:
-        """The types of a checkpoint that are not allowed, as far as they can be found out."""
+        """The types of a checkpoint that are not allowed, as far as they can be told."""
         texts = (found.version.entry.metadata, *(write.value for write in found.writes))
         for value in (found.version.content(), *map(decode, texts)):
             yield from (name for name in self.codec.unknown(value) if name != LONG_PATH)
@@ -172,7 +174,7 @@ class Reader:
         return self.codec.decode(decode(entry.metadata), ("metadata",))
 
     def pending(self, writes: Iterable[Write], channels: Collection[str] | None = None) -> PendingWrites:
-        """What tasks wrote (to these channels), in the order in which the graph applies it."""
+        """The pending writes of tasks (to some channels), in the order in which the graph applies them."""
         found = [
             (*self._path_and_value(write), write) for write in writes if channels is None or write.channel in channels
         ]
@@ -212,7 +214,7 @@ PAGE = 200
 
 
 class Listing:
-    """One listing, newest first. `next` returns some more of it, and an empty list at the end.
+    """A listing of checkpoints, newest first. Each call of `next` returns some more; in the end, an empty list.
 
     Without a thread id it lists all threads. `before` is the id of a checkpoint. If that is not in the namespace, it
     stands for the time at which it was made, which ids begin with: LangGraph passes the id of a graph's checkpoint to
@@ -284,7 +286,7 @@ class Listing:
             self._before, self._last = None, entry
 
     async def _page_of_all(self) -> list[Entry]:
-        """Entries of all threads. If the store can find metadata and the filter has a text, only entries with that."""
+        """The next entries of all threads, found by the filter's metadata if the store can do that."""
         store = self._reader.store
         text = next((item for item in self._where.items() if isinstance(item[1], str)), None)
         if text is not None and store.capabilities.metadata_query:

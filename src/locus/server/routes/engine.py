@@ -34,7 +34,7 @@ from locus.server.requests import (
     MOST,
     ROW,
     Body,
-    HeldCheckpoint,
+    HeldIds,
     Id,
     ItemPath,
     Many,
@@ -71,7 +71,7 @@ class PartQuery(CheckpointQuery):
         int | None, Field(ge=1, le=MOST, description="Only so many of the last items of every extent"), IN_QUERY
     ] = None
     held: Annotated[
-        HeldCheckpoint | None,
+        HeldIds | None,
         Field(description="Without the runs of this checkpoint, which the client has: its id and its rev"),
     ] = None
 

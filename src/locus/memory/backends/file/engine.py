@@ -68,6 +68,7 @@ class FileEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies, 
     """Threads in files."""
 
     driver_errors = (OSError,)
+    works_in_place = True
 
     def __init__(self, base: Path, pretty: bool, *, makes_parents: bool = True) -> None:
         self._base = base

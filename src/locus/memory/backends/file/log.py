@@ -16,7 +16,7 @@ from zlib import crc32
 
 from locus.errors import CorruptCheckpointError, LocusError
 from locus.memory.backends.file.read import NEEDED, USELESS, Sought, sought
-from locus.memory.backends.file.schema import CHECKSUM_KEY, FORMAT, SEAL_START, Places, Record, Seal
+from locus.memory.backends.file.schema import CHECKSUM_KEY, FORMAT, SEAL_START, Record, RunPlaces, Seal
 from locus.memory.model.codec import encode
 from locus.memory.model.formats import check_format, oldest
 from locus.memory.model.ids import shown_thread
@@ -127,7 +127,7 @@ class LogFile:
                     self._first_runs[branch] = seal
 
     def _indexed_runs(self) -> Iterator[Mapping[str, int]]:
-        """Yield the newest run of each branch, as far as it is known, and read one more seal at each step."""
+        """Yield the newest known run of each branch again and again, after reading one more seal each time."""
         yield self._newest_runs
         for seal in self._older(self._placed):
             self._placed += 1
@@ -389,7 +389,7 @@ class LogFile:
 
     @_finds_damage
     def has_value(self, branch: str) -> bool:
-        """Tell whether a large value is stored, as far as is known, or can be seen from the end.
+        """Tell whether a large value is stored. Only seals that were read, and those near the end, are looked at.
 
         A value that is used again much later is stored again. To look for it in all seals would make the saves of new
         values slower, the longer the log is.
@@ -453,7 +453,7 @@ class LogFile:
                     self._take(seal, places, chosen, runs)
         return runs
 
-    def _take(self, seal: Seal, places: Places, chosen: Iterable[int], taken: dict[str, list[Run]]) -> None:
+    def _take(self, seal: Seal, places: RunPlaces, chosen: Iterable[int], taken: dict[str, list[Run]]) -> None:
         runs, texts_at, crc = places
         body = self._body(seal, crc)
         for index in chosen:
@@ -714,7 +714,7 @@ def _chosen(runs: Sequence[Sequence[Any]], open_branches: dict[str, list[Sought]
 
 
 class CommitView:
-    """A log as a `commit_rules.View`."""
+    """A file's log as the `View` of a thread on which `commit_rules.decide` decides."""
 
     def __init__(self, log: LogFile) -> None:
         self._log = log

@@ -6,12 +6,11 @@ import contextlib
 from collections.abc import Callable, Collection
 from contextlib import aclosing
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from locus.errors import BackendUnavailableError, CheckpointError, CorruptCheckpointError
 from locus.extras import require
 from locus.hints import check_options
-from locus.memory.backends.http.engine import HTTPEngine, NotMeasured
 from locus.memory.checkpointer import Checkpointer
 from locus.memory.engine import CheckpointerCapabilities
 from locus.memory.model.arguments import CACHE_MB, check_vacuum, days_before
@@ -21,6 +20,9 @@ from locus.memory.model.retention import VacuumProgress
 from locus.memory.model.sizes import ThreadSizes
 from locus.memory.runtime.url import split_options
 from locus.memory.store import CheckpointStore, Saved, check_measuring
+
+if TYPE_CHECKING:
+    from locus.memory.backends.http.engine import HTTPEngine
 
 
 class HTTPStore(CheckpointStore):
@@ -75,10 +77,9 @@ class HTTPStore(CheckpointStore):
         """Let the server measure the thread, if it can; else everything is read."""
         check_measuring(thread_id, older_than_days, keep_last, deleting, namespace)
         async with self.using():
-            sizes = await self.engine.sizes(thread_id, older_than_days, keep_last, deleting, namespace)
-        if isinstance(sizes, NotMeasured):
-            return await super().sizes(thread_id, older_than_days, keep_last, deleting, namespace)
-        return sizes
+            if self.engine.has("sizes"):
+                return await self.engine.sizes(thread_id, older_than_days, keep_last, deleting, namespace)
+        return await super().sizes(thread_id, older_than_days, keep_last, deleting, namespace)
 
 
 class HTTPCheckpointer(Checkpointer):
@@ -106,6 +107,7 @@ class HTTPCheckpointer(Checkpointer):
         require("httpx", "http")
         from locus.memory.backends.http.client import HTTPClient
         from locus.memory.backends.http.config import HTTPConfig
+        from locus.memory.backends.http.engine import HTTPEngine
 
         self._client = HTTPClient(HTTPConfig.from_url(base_url, headers, auth, token, timeout))
         self.headers = dict(headers or {})

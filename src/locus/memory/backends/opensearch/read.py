@@ -13,12 +13,12 @@ from itertools import islice
 from typing import NamedTuple, TypeVar
 
 from locus.errors import CorruptCheckpointError
-from locus.memory.backends.opensearch.client import RACE, Client, Document, Failure, Json, chunks
+from locus.memory.backends.opensearch.client import RACE, Client, Failure, Json, StoredDocument, chunks
 from locus.memory.backends.opensearch.log import (
     CONTENTS,
     IN_BATCH,
     WRITES_ORDER,
-    CachedThread,
+    CachedLog,
     ConcurrentRemoval,
     KnownBase,
     Log,
@@ -33,12 +33,12 @@ from locus.memory.backends.opensearch.schema import (
     THREAD,
     WRITE,
     CheckpointName,
+    DocumentSource,
+    LogRemoval,
     Record,
-    Removal,
     RunKey,
     RunLocation,
     RunRef,
-    Source,
     StoredRun,
     ThreadState,
     find_run,
@@ -106,7 +106,7 @@ def read_since(log: Log, namespace: str, checkpoint_id: str | None, held: Base) 
     return _retried(log, read)
 
 
-def _cached_base(cached: CachedThread | None, namespace: str, held: Base) -> KnownBase | None:
+def _cached_base(cached: CachedLog | None, namespace: str, held: Base) -> KnownBase | None:
     """Take a checkpoint out of the cache, if the handle knows it."""
     base = None if cached is None else cached.bases.get((namespace, held.checkpoint_id))
     return base if base is not None and base.rev == held.rev else None
@@ -195,7 +195,7 @@ def _load(log: Log, record: Record, extents: Iterable[Extent], known: Mapping[st
     to_read = _named_runs(locations, extents, known or {})
     runs_read: dict[RunKey, Run] = {}
     named: dict[RunKey, StoredRun] = {}
-    sources: dict[int, Source] = {}
+    sources: dict[int, DocumentSource] = {}
     while to_read:
         places = {place for run in to_read for place in (run.ref.place, *run.likely)}
         sources |= log.sources(places - sources.keys())
@@ -234,7 +234,7 @@ def _named_runs(
 
 
 def _take_run(
-    sources: Mapping[int, Source], runs_read: dict[RunKey, Run], run: _RunToRead, *, is_named: bool
+    sources: Mapping[int, DocumentSource], runs_read: dict[RunKey, Run], run: _RunToRead, *, is_named: bool
 ) -> StoredRun | None:
     """Add a run to the runs that were read.
 
@@ -376,11 +376,11 @@ class HitFilter:
     def __init__(self, client: Client, cache: ThreadCache) -> None:
         self._client = client
         self._cache = cache
-        self._threads: dict[str, tuple[ThreadState, Removal | None] | None] = {}
+        self._threads: dict[str, tuple[ThreadState, LogRemoval | None] | None] = {}
         self.damaged: dict[str, CorruptCheckpointError] = {}
         """The errors of hits that cannot be read, by the digests of their threads."""
 
-    def visible(self, hits: Sequence[Document]) -> Iterator[tuple[ThreadState, Record, Document]]:
+    def visible(self, hits: Sequence[StoredDocument]) -> Iterator[tuple[ThreadState, Record, StoredDocument]]:
         """Choose the hits that are visible checkpoints."""
         self._read_threads({hit.source["thread"] for hit in hits})
         for hit in hits:
@@ -393,7 +393,7 @@ class HitFilter:
             if thread and record is not None:
                 yield thread[0], record, hit
 
-    def state(self, hit: Document) -> ThreadState | None:
+    def state(self, hit: StoredDocument) -> ThreadState | None:
         """The state of the thread that a hit belongs to; None if it has no visible checkpoints."""
         self._read_threads({hit.source["thread"]})
         thread = self._threads[hit.source["thread"]]
@@ -409,7 +409,9 @@ class HitFilter:
                 self.damaged.setdefault(thread, error)
                 self._threads[thread] = None
 
-    def _read_thread(self, thread: str, document: Document | None) -> tuple[ThreadState, Removal | None] | None:
+    def _read_thread(
+        self, thread: str, document: StoredDocument | None
+    ) -> tuple[ThreadState, LogRemoval | None] | None:
         """Read the state and the unfinished removal of a thread; None if it has no visible checkpoints."""
         thread_id = document.source.get("thread_id") if document else None
         if document is None or thread_id is None:
@@ -423,7 +425,7 @@ class HitFilter:
         log = Log(self._client, self._cache, thread_id)
         return (log.state, log.pending_removal) if log.read_state().exists(now) else None
 
-    def _pending_removal(self, thread: str, state: ThreadState) -> Removal | None:
+    def _pending_removal(self, thread: str, state: ThreadState) -> LogRemoval | None:
         if not state.removing:
             return None
         found = self._client.get_many(thread, [record_id(thread, "", state.removing)], excludes=CONTENTS)
@@ -484,7 +486,7 @@ def outlived_page(
 
 def _entries_of(client: Client, hit_filter: HitFilter, threads: Mapping[str, str]) -> dict[str, list[Entry]]:
     """List the entries of some threads, by the digests of their ids."""
-    found: dict[str, list[Entry]] = {thread: [] for thread in threads}
+    entries: dict[str, list[Entry]] = {thread: [] for thread in threads}
     body = {
         "query": {"bool": {"filter": [{"term": {"kind": CHECKPOINT}}, {"terms": {"thread": list(threads)}}]}},
         "sort": NEWEST_FIRST,
@@ -492,8 +494,8 @@ def _entries_of(client: Client, hit_filter: HitFilter, threads: Mapping[str, str
     }
     for hits in client.pages(body):
         for state, record, hit in hit_filter.visible(hits):
-            found[hit.source["thread"]].append(record.entry(state.thread_id))
-    return found
+            entries[hit.source["thread"]].append(record.entry(state.thread_id))
+    return entries
 
 
 def _orphans_of(
@@ -636,7 +638,7 @@ def _newest_until(
     return [pair for pair in page if end is None or pair[0] <= end], end, damaged
 
 
-def _collapsed(client: Client, clauses: Sequence[Json], size: int) -> list[Document]:
+def _collapsed(client: Client, clauses: Sequence[Json], size: int) -> list[StoredDocument]:
     return client.search(
         {
             "query": {"bool": {"filter": [{"term": {"kind": CHECKPOINT}}, *clauses]}},
@@ -649,7 +651,7 @@ def _collapsed(client: Client, clauses: Sequence[Json], size: int) -> list[Docum
     )
 
 
-def _with_newer(client: Client, hits: Sequence[Document], start: _Place | None) -> dict[str, Document]:
+def _with_newer(client: Client, hits: Sequence[StoredDocument], start: _Place | None) -> dict[str, StoredDocument]:
     """List the newest checkpoints of the hits' threads at a place or before it, of those that have one there."""
     if start is None or not hits:
         return {}
@@ -676,7 +678,7 @@ def _orders(**bounds: int | None) -> list[Json]:
     return [{"range": {"order": given}}] if given else []
 
 
-def _place(hit: Document) -> _Place:
+def _place(hit: StoredDocument) -> _Place:
     source = hit.source
     return -int(source["order"]), -int(source["seq"]), str(source["thread"])
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from locus.memory.backends.opensearch.client import RACE, BulkItem, Client, Document, Failure, Json, chunks
+from locus.memory.backends.opensearch.client import RACE, BulkItem, Client, Failure, Json, StoredDocument, chunks
 from locus.memory.backends.opensearch.log import (
     KNOWN_NAMESPACES,
     RECORDS_PER_REQUEST,
@@ -34,8 +34,8 @@ from locus.memory.backends.opensearch.schema import (
     STUB_LIFETIME,
     THREAD,
     WRITE,
+    LogRemoval,
     Record,
-    Removal,
     RunKey,
     RunLocation,
     StoredRun,
@@ -138,14 +138,14 @@ def replacing_record(log: Log, state: ThreadState, record: Record, old_place: in
     return replace(record, removal=removal, state=state_source(replaced))
 
 
-def removal_of(records: Sequence[Record], doomed: Collection[int], *, keep_writes: bool = False) -> Removal:
+def removal_of(records: Sequence[Record], doomed: Collection[int], *, keep_writes: bool = False) -> LogRemoval:
     """The removal of the checkpoints at these places."""
     checkpoints = [record for record in records if record.kind == CHECKPOINT]
     seqs = {record.seq for record in checkpoints if record.place in doomed}
     parents = new_parents([record.entry("") for record in checkpoints], seqs)
     places = {record.seq: record.place for record in checkpoints}
     names = () if keep_writes else tuple(record.name for record in checkpoints if record.place in doomed)
-    return Removal(tuple(sorted(doomed)), {places[seq]: parent for seq, parent in parents.items()}, names)
+    return LogRemoval(tuple(sorted(doomed)), {places[seq]: parent for seq, parent in parents.items()}, names)
 
 
 def finish_removal(log: Log, record: Record | None = None, records: Sequence[Record] | None = None) -> None:
@@ -167,7 +167,7 @@ def finish_removal(log: Log, record: Record | None = None, records: Sequence[Rec
     log.cache.put(log.thread, log.state)
 
 
-def _clean_up(log: Log, removal: Removal, place: int, records: Sequence[Record]) -> bool:
+def _clean_up(log: Log, removal: LogRemoval, place: int, records: Sequence[Record]) -> bool:
     """Clean up after the removal at a place. False if another writer did some of it at the same time."""
     runs, now = runs_to_keep(records, removal.places), log.server_time()
     changed = [record for record in records if remaining(record, removal, runs.get(record.place, {})) != record]
@@ -193,7 +193,7 @@ def _clean_up(log: Log, removal: Removal, place: int, records: Sequence[Record])
     return all(done)
 
 
-def _rewrite(document: Document, rest: Record, now: int) -> BulkItem:
+def _rewrite(document: StoredDocument, rest: Record, now: int) -> BulkItem:
     """Write the rest of a record in the place of a document.
 
     A stub is as old as the removal, whatever the record says: that goes by the clock of the machine that saved it.
@@ -202,18 +202,18 @@ def _rewrite(document: Document, rest: Record, now: int) -> BulkItem:
     return BulkItem("index", document.id, record_source(left), unchanged=document)
 
 
-def _delete(document: Document) -> BulkItem:
+def _delete(document: StoredDocument) -> BulkItem:
     return BulkItem("delete", document.id, unchanged=document)
 
 
-def _finished(document: Document, now: int) -> BulkItem:
+def _finished(document: StoredDocument, now: int) -> BulkItem:
     """The record of a removal whose clean-up is done."""
     record = record_from(document.source)
     rest = replace(record, removal=None) if record.kind == CHECKPOINT else record.emptied()
     return _rewrite(document, rest, now)
 
 
-def _dead_writes(log: Log, removal: Removal, place: int) -> list[Document]:
+def _dead_writes(log: Log, removal: LogRemoval, place: int) -> list[StoredDocument]:
     """Find the pending writes of removed checkpoints. Later ones are for new checkpoints with the same names."""
     names = set(removal.names)
     if not names:
@@ -245,7 +245,7 @@ def purge_dead_epochs(log: Log) -> None:
     log.cache.put(log.thread, log.state)
 
 
-def _purge(document: Document, now: int) -> BulkItem:
+def _purge(document: StoredDocument, now: int) -> BulkItem:
     """Delete a dead document, or replace it by a stub if it keeps a position."""
     if document.source["kind"] in (NAME, WRITE, INTENT) or "batch" in document.source:
         return _delete(document)
@@ -330,7 +330,7 @@ def _bounds(extents: Iterable[Extent], infos: Iterable[RunInfo]) -> dict[str, tu
     return bounds
 
 
-def remaining(record: Record, removal: Removal, kept: Mapping[RunKey, bool]) -> Record:
+def remaining(record: Record, removal: LogRemoval, kept: Mapping[RunKey, bool]) -> Record:
     """The rest of a record after a removal. It is equal to the record if nothing changes."""
     runs = _kept_runs(record, kept)
     if record.place in removal.places:
@@ -478,7 +478,7 @@ def _latest_places(checkpoints: Sequence[Record]) -> dict[str, Any]:
     }
 
 
-def _copied_writes(dest: Log, document: Document, batch: str) -> BulkItem:
+def _copied_writes(dest: Log, document: StoredDocument, batch: str) -> BulkItem:
     changed = {"thread": dest.thread, "batch": batch, "position": dest.state.position + 1, "epoch": dest.state.epoch}
     doc_id = writes_id(dest.thread, *writes_name(document), document.source["task_id"], batch)
     return BulkItem("create", doc_id, {**document.source, **changed})

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from locus.memory.backends.opensearch.client import Client, Document, Json
+from locus.memory.backends.opensearch.client import Client, Json, StoredDocument
 from locus.memory.backends.opensearch.log import IN_BATCH, Log, ThreadCache
 from locus.memory.backends.opensearch.read import NEWEST_FIRST, HitFilter, in_threads
 from locus.memory.backends.opensearch.schema import CHECKPOINT, RUNS, Record, RunKey, indexed_word, record_from
@@ -69,7 +69,7 @@ def _hits_of(
     cache: ThreadCache,
     hit_filter: HitFilter,
     terms: Sequence[str],
-    documents: Sequence[Document],
+    documents: Sequence[StoredDocument],
     *,
     by_themselves: bool = False,
 ) -> Iterator[Hit]:
@@ -93,7 +93,7 @@ def _first_match(terms: Sequence[str], record: Record) -> str | None:
 
 
 def _hit_of_runs(
-    client: Client, cache: ThreadCache, hit_filter: HitFilter, terms: Sequence[str], hit: Document
+    client: Client, cache: ThreadCache, hit_filter: HitFilter, terms: Sequence[str], hit: StoredDocument
 ) -> Iterator[tuple[Hit, str]]:
     """Make the hit for runs whose own checkpoint was removed, and return its text.
 

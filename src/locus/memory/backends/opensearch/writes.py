@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 
-from locus.memory.backends.opensearch.client import RACE, BulkItem, Document, Failure
+from locus.memory.backends.opensearch.client import RACE, BulkItem, Failure, StoredDocument
 from locus.memory.backends.opensearch.log import Log, writes_name
 from locus.memory.backends.opensearch.remove import finish_removal, remove
 from locus.memory.backends.opensearch.schema import WRITE, CheckpointName, now_micros, writes_id
@@ -71,7 +71,7 @@ def get_writes(log: Log, name: CheckpointName, task_id: str | None) -> list[Writ
 
 def all_writes(log: Log) -> dict[CheckpointName, list[Write]]:
     """Read the writes of all checkpoints, each in the order of (task_path, task_id, idx)."""
-    found: dict[CheckpointName, list[Document]] = {}
+    found: dict[CheckpointName, list[StoredDocument]] = {}
     for document in log.pending_writes():
         found.setdefault(writes_name(document), []).append(document)
     return {name: sorted(_writes_in(documents), key=writes_order) for name, documents in found.items()}
@@ -110,5 +110,5 @@ def _task_writes(log: Log, name: CheckpointName, task_id: str) -> list[Write]:
     return _writes_in(log.visible_writes(document for document in found if document is not None))
 
 
-def _writes_in(documents: Iterable[Document]) -> list[Write]:
+def _writes_in(documents: Iterable[StoredDocument]) -> list[Write]:
     return [Write(*write) for document in documents for write in document.source["body"]["writes"]]

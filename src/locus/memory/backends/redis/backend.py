@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import email.parser  # noqa: F401 - the driver needs it for its first connection, when the process may be forking
+from functools import partial
 from typing import Any
 
 from pydantic import SecretStr
@@ -100,50 +101,28 @@ class RedisBackend(StorageBackend):
         return f"RedisBackend({self.config.shown!r}, prefix={self.config.prefix!r})"
 
 
-def from_redis(location: str = "", **options: Any) -> Checkpointer:
-    """`"redis"`, `"redis://host:6379/0?ttl_seconds=3600"`."""
-    return _from_url("redis", location, options)
-
-
-def from_rediss(location: str = "", **options: Any) -> Checkpointer:
-    """`"rediss://host:6379/0"`: Redis over TLS."""
-    return _from_url("rediss", location, options)
-
-
-def from_valkey(location: str = "", **options: Any) -> Checkpointer:
-    """`"valkey"`, `"valkey://host:6379/0?ttl_seconds=3600"`."""
-    return _from_url("valkey", location, options)
-
-
-def from_valkeys(location: str = "", **options: Any) -> Checkpointer:
-    """`"valkeys://host:6379/0"`: Valkey over TLS."""
-    return _from_url("valkeys", location, options)
-
-
-def from_redis_sentinel(location: str = "", **options: Any) -> Checkpointer:
-    """`"redis+sentinel://one:26379,two:26379,three:26379/mymaster/0"`: the primary that sentinels name."""
-    return _from_url("redis+sentinel", location, options)
-
-
-def from_rediss_sentinel(location: str = "", **options: Any) -> Checkpointer:
-    """`"rediss+sentinel://…"`: the primary that sentinels name, over TLS to the sentinels and to the servers."""
-    return _from_url("rediss+sentinel", location, options)
-
-
-def from_valkey_sentinel(location: str = "", **options: Any) -> Checkpointer:
-    """`"valkey+sentinel://…"`: the Valkey primary that sentinels name."""
-    return _from_url("valkey+sentinel", location, options)
-
-
-def from_valkeys_sentinel(location: str = "", **options: Any) -> Checkpointer:
-    """`"valkeys+sentinel://…"`: the Valkey primary that sentinels name, over TLS to sentinels and servers."""
-    return _from_url("valkeys+sentinel", location, options)
-
-
-def _from_url(scheme: str, location: str, options: dict[str, Any]) -> Checkpointer:
+def _from_url(scheme: str, location: str = "", **options: Any) -> Checkpointer:
     from locus.memory.backends.adapters import redis_checkpointer
 
     if location and not location.startswith("//"):
         raise ConfigurationError(f'write the address of the server as a URL: "{scheme}://localhost:6379"')
     check_options(options, RedisBackend, "RedisBackend", but=("url",))
     return redis_checkpointer(f"{scheme}:{location or '//localhost:6379'}", **options)
+
+
+from_redis = partial(_from_url, "redis")
+"""`"redis"`, `"redis://host:6379/0?ttl_seconds=3600"`."""
+from_rediss = partial(_from_url, "rediss")
+"""`"rediss://host:6379/0"`: Redis over TLS."""
+from_valkey = partial(_from_url, "valkey")
+"""`"valkey"`, `"valkey://host:6379/0?ttl_seconds=3600"`."""
+from_valkeys = partial(_from_url, "valkeys")
+"""`"valkeys://host:6379/0"`: Valkey over TLS."""
+from_redis_sentinel = partial(_from_url, "redis+sentinel")
+"""`"redis+sentinel://one:26379,two:26379,three:26379/mymaster/0"`: the primary that sentinels name."""
+from_rediss_sentinel = partial(_from_url, "rediss+sentinel")
+"""`"rediss+sentinel://…"`: the primary that sentinels name, over TLS to the sentinels and to the servers."""
+from_valkey_sentinel = partial(_from_url, "valkey+sentinel")
+"""`"valkey+sentinel://…"`: the Valkey primary that sentinels name."""
+from_valkeys_sentinel = partial(_from_url, "valkeys+sentinel")
+"""`"valkeys+sentinel://…"`: the Valkey primary that sentinels name, over TLS to sentinels and servers."""

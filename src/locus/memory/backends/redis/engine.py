@@ -48,7 +48,7 @@ from locus.memory.backends.redis.schema import (
     to_task_writes,
     write_text,
 )
-from locus.memory.backends.redis.scripts import Call, Script
+from locus.memory.backends.redis.scripts import Script, ScriptCall
 from locus.memory.backends.redis.search import RedisSearch
 from locus.memory.engine import (
     PAGE,
@@ -208,13 +208,15 @@ class RedisEngine(
         answers = iter(await self._clients.run_each([call for call in calls if call is not None]))
         return [None if call is None else outcome_together(next(answers)) for call in calls]
 
-    def _call(self, member: Commit | TaskWrites) -> Call | None:
+    def _call(self, member: Commit | TaskWrites) -> ScriptCall | None:
         """The script that does all of a step; None if the thread has to be read first."""
         keys = self._keys(member.thread_id)
         if isinstance(member, TaskWrites):
             where = (member.namespace, member.checkpoint_id, member.task_id)
-            return Call(scripts.PUT_WRITES, keys, self._write_arguments(*where, member.writes, member.keep_numbered))
-        return None if member.replaces is not None else Call(scripts.COMMIT, keys, commit_arguments(member))
+            return ScriptCall(
+                scripts.PUT_WRITES, keys, self._write_arguments(*where, member.writes, member.keep_numbered)
+            )
+        return None if member.replaces is not None else ScriptCall(scripts.COMMIT, keys, commit_arguments(member))
 
     async def _replacing_arguments(self, commit: Commit) -> list[Any]:
         outline = await self._outline(commit.thread_id)
@@ -403,7 +405,7 @@ class RedisEngine(
         return to_measured(thread_id, answer) if answer else None
 
     async def _ask_all(self, script: Script, thread_ids: Sequence[str], *arguments: Any) -> list[Any]:
-        return await self._clients.run_all([Call(script, self._keys(name), arguments) for name in thread_ids])
+        return await self._clients.run_all([ScriptCall(script, self._keys(name), arguments) for name in thread_ids])
 
     async def delete_orphans(self, thread_id: str, places: Collection[Place]) -> int:
         removed = 0

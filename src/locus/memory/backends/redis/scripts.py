@@ -33,7 +33,7 @@ class Script:
         self.acknowledged = acknowledged
 
 
-class Call(NamedTuple):
+class ScriptCall(NamedTuple):
     """A script with its keys and arguments."""
 
     script: Script

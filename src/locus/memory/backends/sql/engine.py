@@ -71,7 +71,7 @@ from locus.memory.runtime.retry import Backoff
 T = TypeVar("T")
 Operation = Callable[[], Steps[T]]
 """Makes the steps of an operation, anew for each attempt."""
-Change = Callable[[SQLThreads], Steps[T]]
+ThreadChange = Callable[[SQLThreads], Steps[T]]
 """Makes the steps of an operation that changes threads."""
 
 
@@ -101,10 +101,10 @@ class SQLEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies, E
         """
 
     @abstractmethod
-    async def _change(self, change: Change[T], *, repeatable: bool = False) -> T:
+    async def _change(self, change: ThreadChange[T], *, repeatable: bool = False) -> T:
         """Carry out steps that change threads, in one transaction. `repeatable`: doing it twice does no harm."""
 
-    async def _remove(self, change: Change[T], *, in_turn: bool = False) -> T:
+    async def _remove(self, change: ThreadChange[T], *, in_turn: bool = False) -> T:
         """Carry out a change that frees space. `in_turn`: it follows another one, and leaves others their turn."""
         return await self._change(change)
 
@@ -158,7 +158,7 @@ class SQLEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies, E
             return removed
         return await trim_long(self._threads, partial(self._read, at_once=True), self._remove_in_turn, thread_id, seqs)
 
-    async def _remove_in_turn(self, change: Change[T]) -> T:
+    async def _remove_in_turn(self, change: ThreadChange[T]) -> T:
         return await self._remove(change, in_turn=True)
 
     async def delete_orphans(self, thread_id: str, places: Collection[Place]) -> int:
@@ -398,7 +398,7 @@ class SQLServerEngine(SQLEngine, Generic[C]):
             return await self._insist(lambda c: run_steps_async(operation(), c.execute), repeatable=repeatable)
         return await self._insist(lambda c: self._transact(c, operation, writing=True), repeatable=repeatable)
 
-    async def _change(self, change: Change[T], *, repeatable: bool = False) -> T:
+    async def _change(self, change: ThreadChange[T], *, repeatable: bool = False) -> T:
         return await self._write(lambda: change(self._threads), repeatable=repeatable)
 
     async def commit(self, commit: Commit) -> Outcome:

@@ -145,7 +145,7 @@ class Flavour:
         return f"{self.in_order('c.namespace')} = ? ORDER BY c.seq DESC LIMIT 1", [self.text(namespace)]
 
     def which_one(self, thread_id: str, namespace: str, checkpoint_id: str | None) -> tuple[str, list[Any]]:
-        """What follows WHERE, and its values, for one checkpoint `c`: the latest if no id is given."""
+        """The SQL after WHERE, with its values, for one checkpoint `c`: by its id, or the latest."""
         if checkpoint_id is None:
             condition, place = self.latest_in(namespace)
         else:
@@ -307,7 +307,7 @@ class Flavour:
         return (self.json(text),)
 
     def read_write(self, columns: Sequence[Any]) -> str:
-        """Read the JSON that the columns `write_columns` hold."""
+        """Read the JSON of a pending write from its columns `write_columns`."""
         return self.read_json(columns[0])
 
     def time(self, at: datetime) -> Any:

@@ -20,7 +20,7 @@ from locus.memory.model.comparison import TooMuchText
 from locus.memory.model.ids import MAX_ID_LENGTH
 from locus.memory.model.records import Entry
 from locus.memory.titles import title_of
-from locus.server.inspector.jobs import Job, Jobs
+from locus.server.inspector.jobs import Jobs, PageJob
 from locus.server.inspector.pages.base import Pages, no_such_thread
 from locus.server.inspector.pages.checkpoint import path_text
 from locus.server.inspector.words import marked
@@ -61,7 +61,7 @@ class BisectQuery(Query):
 
 
 @dataclass(frozen=True)
-class Answer:
+class BisectAnswer:
     """The answer of a bisection of the states, or else of the metadata of the checkpoints."""
 
     bisected: Bisected
@@ -69,7 +69,7 @@ class Answer:
 
 
 def routes(pages: Pages) -> list[Route]:
-    jobs: Jobs[Answer] = Jobs()
+    jobs: Jobs[BisectAnswer] = Jobs()
 
     async def bisect(request: Request) -> Response:
         thread_id = pages.thread(request)
@@ -126,17 +126,17 @@ async def _last(pages: Pages, thread_id: str, namespace: str, to: str) -> Entry:
     return latest
 
 
-async def _bisected(pages: Pages, last: Entry, query: BisectQuery, job: Job[Answer]) -> Answer:
+async def _bisected(pages: Pages, last: Entry, query: BisectQuery, job: PageJob[BisectAnswer]) -> BisectAnswer:
     line = await line_of(pages.store, last)
     job.total = len(line)
     most, path = pages.authorized.limits.state_bytes, query.path.split(".")
     try:
         if query.appears:
             ignore_case = not query.case
-            return Answer(
+            return BisectAnswer(
                 await bisect_text(pages.store, line, query.appears, ignore_case, progress=job.step, most=most)
             )
-        return Answer(*await bisect_path(pages.store, line, path, query.wanted, progress=job.step, most=most))
+        return BisectAnswer(*await bisect_path(pages.store, line, path, query.wanted, progress=job.step, most=most))
     except TooMuchText:
         raise Problem(
             507, "state_too_large", f"The items of this thread are larger than {most:,} bytes: use `locus bisect`."

@@ -57,7 +57,7 @@ class Delete(Body):
     """The revision that the page has shown. The checkpoint may have been replaced since."""
 
 
-class Vacuum(Rules):
+class VacuumForm(Rules):
     confirm: Text
 
 
@@ -184,7 +184,7 @@ def routes(pages: Pages) -> list[Route]:
     async def vacuum(request: Request) -> Response:
         """Remove old checkpoints of the threads that the sender may see."""
         authorized.grant(request).check_writing()
-        query = Vacuum.check({**await read_form(request, authorized.limits)})
+        query = VacuumForm.check({**await read_form(request, authorized.limits)})
         if query.wrong:
             return rendering.page(
                 request, "vacuum.html", status=422, query=query, preview=None, done=None, said="", word=VACUUM_WORD

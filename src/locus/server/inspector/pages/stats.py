@@ -23,8 +23,8 @@ from locus.memory.model.records import Entry
 from locus.memory.model.sizes import ThreadSizes
 from locus.memory.titles import title_of
 from locus.server.bodies import read_form
-from locus.server.inspector.charts import Bars, bars, columns
-from locus.server.inspector.jobs import Job, Jobs
+from locus.server.inspector.charts import BarChart, bars, columns
+from locus.server.inspector.jobs import Jobs, PageJob
 from locus.server.inspector.pages.base import Pages, no_such_thread, off_loop
 from locus.server.requests import Query, Text
 
@@ -69,7 +69,7 @@ class StatsQuery(Rules):
 
 
 @dataclass(frozen=True)
-class Kind:
+class KindSize:
     """The bytes of a list, or of another kind of data."""
 
     name: str
@@ -181,7 +181,7 @@ def _key(pages: Pages, request: Request, query: Rules) -> tuple[str, ...]:
     return grant.token_id, grant.prefix, query.older_than, query.keep_last
 
 
-async def _measured(pages: Pages, prefix: str, older: float | None, keep: int | None, job: Job[Sums]) -> Sums:
+async def _measured(pages: Pages, prefix: str, older: float | None, keep: int | None, job: PageJob[Sums]) -> Sums:
     sums = job.result = Sums()
     async for thread_id in thread_ids(pages.store, prefix):
         try:
@@ -194,17 +194,17 @@ async def _measured(pages: Pages, prefix: str, older: float | None, keep: int | 
     return sums
 
 
-def kinds_of(sizes: ThreadSizes) -> list[Kind]:
+def kinds_of(sizes: ThreadSizes) -> list[KindSize]:
     """The bytes of a thread by kind, the largest first."""
     shared = {dotted(each.path) or "(other)": each.shared_bytes for each in sizes.lists}
     by_kind = [
-        Kind(name, size, shared.get(name, 0), 100 * size / sizes.bytes if sizes.bytes else 0.0)
+        KindSize(name, size, shared.get(name, 0), 100 * size / sizes.bytes if sizes.bytes else 0.0)
         for name, size in kinds(sizes)
     ]
     return sorted(by_kind, key=lambda kind: -kind.bytes)
 
 
-def _chart(values: Sequence[tuple[str, int, int]]) -> Bars:
+def _chart(values: Sequence[tuple[str, int, int]]) -> BarChart:
     return bars([(one_line(name, _NAME), bytes_text(size), size, shared) for name, size, shared in values])
 
 

@@ -54,13 +54,13 @@ class TimelineQuery(Query):
     at: Annotated[str, Field(max_length=40)] = ""
 
 
-class Compared(Query):
+class CompareQuery(Query):
     a: Annotated[str, Field(max_length=18, pattern="^[0-9]+$")]
     b: Annotated[str, Field(max_length=18, pattern="^[0-9]+$")]
 
 
 @dataclass(frozen=True)
-class Row:
+class TimelineRow:
     """A checkpoint as a line of the timeline."""
 
     entry: Entry
@@ -161,7 +161,7 @@ def routes(pages: Pages) -> list[Route]:
     async def compare(request: Request) -> Response:
         """Lead from the form of the timeline, which has two numbers, to the page with the differences."""
         thread_id = pages.thread(request)
-        query = Compared.of(request)
+        query = CompareQuery.of(request)
         old, new = [
             await resolve(pages.store, thread_id, checkpoint=f"#{number}")
             for number in sorted([query.a, query.b], key=int)
@@ -220,7 +220,7 @@ def rows_of(
     newest: bool,
     above: Sequence[Entry] = (),
     below: Sequence[Entry] = (),
-) -> list[Row]:
+) -> list[TimelineRow]:
     """The rows of a page, newest first.
 
     `above` are newer checkpoints, which may continue those of the page. `below` are older ones: parents of checkpoints
@@ -233,7 +233,7 @@ def rows_of(
     for entry in reversed([*known, *below]):
         if entry.parent_id is not None:
             successors.setdefault((entry.namespace, entry.parent_id), []).append(entry)
-    rows: list[Row] = []
+    rows: list[TimelineRow] = []
     for entry, lane in zip(entries, lanes_of(_nodes(known))[len(above) :], strict=True):
         parent = (entry.namespace, entry.parent_id) if entry.parent_id is not None else None
         fork_of = None
@@ -241,7 +241,7 @@ def rows_of(
             fork_of = numbers.get(parent)
         forks = successors.get((entry.namespace, entry.checkpoint_id), [])[1:]
         grown = [f"{by:+,} {dotted(path)}" for path, by in added.get(entry.seq, {}).items()]
-        rows.append(Row(entry, lane, newest and entry is entries[0], fork_of, forks, grown, about(entry)))
+        rows.append(TimelineRow(entry, lane, newest and entry is entries[0], fork_of, forks, grown, about(entry)))
     return rows
 
 
@@ -262,7 +262,7 @@ async def _below(
     return [older[number] for number in sorted(older, reverse=True)]
 
 
-async def _with_writes(pages: Pages, rows: list[Row]) -> list[Row]:
+async def _with_writes(pages: Pages, rows: list[TimelineRow]) -> list[TimelineRow]:
     """The rows with the pending writes of those that have no successor on this page: they may wait for somebody."""
     store = pages.store
     if not (isinstance(store.engine, KeepsWrites) and store.engine.offers(KeepsWrites)):

@@ -31,7 +31,7 @@ from locus.memory.model.records import (
 from locus.memory.model.trace import Trace
 from locus.memory.together import send_alone
 from locus.testing.data import SOAK, conversation, message
-from locus.testing.laws.base import Laws, OpenHandle, assert_same_state, dicts, ids
+from locus.testing.laws.base import Laws, OpenHandle, assert_same_state, dicts, ids, present
 
 _BEGUN = datetime(2026, 1, 2, 3, 4, 5, 678_901, tzinfo=UTC)
 _LARGE = "so long that it is kept beside the head " * 40
@@ -210,47 +210,21 @@ class SharedCommitLaws(Laws):
 Saving = Callable[[Checkpointer, AgentState, str], Awaitable[Any]]
 
 
-async def _ordinary(handle: Checkpointer, state: AgentState, name: str) -> str:
-    return await handle.save(state, name)
-
-
-async def _conflict(handle: Checkpointer, state: AgentState, name: str) -> str:
-    return await handle.save(state, name, if_latest="elsewhere")
-
-
-async def _expected(handle: Checkpointer, state: AgentState, name: str) -> str:
-    return await handle.save(state, name, if_latest="first")
-
-
-async def _orphan(handle: Checkpointer, state: AgentState, name: str) -> str:
-    return await handle.save(state, name, parent="never there")
-
-
-async def _repeated(handle: Checkpointer, state: AgentState, name: str) -> str:
-    return await handle.save(AgentState.from_checkpoint(state.to_checkpoint()), name, "first")
-
-
-async def _replaced(handle: Checkpointer, state: AgentState, name: str) -> str:
-    return await handle.save(state, name, "first")
-
-
-async def _writes(handle: Checkpointer, _state: AgentState, name: str) -> None:
-    await handle.put_writes(name, "first", "task", [("x", [name]), ("y", _LARGE)])
-
-
-async def _dict(handle: Checkpointer, state: AgentState, name: str) -> str:
-    return await dicts(handle).save(name, state.to_checkpoint())
+def _ordinary(handle: Checkpointer, state: AgentState, name: str) -> Awaitable[str]:
+    return handle.save(state, name)
 
 
 _KINDS: dict[str, Saving] = {
-    "conflict": _conflict,
-    "expected": _expected,
-    "orphan": _orphan,
-    "repeated": _repeated,
-    "replaced": _replaced,
+    "conflict": lambda handle, state, name: handle.save(state, name, if_latest="elsewhere"),
+    "expected": lambda handle, state, name: handle.save(state, name, if_latest="first"),
+    "orphan": lambda handle, state, name: handle.save(state, name, parent="never there"),
+    "repeated": lambda handle, state, name: handle.save(
+        AgentState.from_checkpoint(state.to_checkpoint()), name, "first"
+    ),
+    "replaced": lambda handle, state, name: handle.save(state, name, "first"),
     "stale": _ordinary,
-    "writes": _writes,
-    "dict": _dict,
+    "writes": lambda handle, _, name: handle.put_writes(name, "first", "task", [("x", [name]), ("y", _LARGE)]),
+    "dict": lambda handle, state, name: dicts(handle).save(name, state.to_checkpoint()),
 }
 
 
@@ -356,8 +330,7 @@ async def _content(engine: Engine, thread_id: str) -> list[Any]:
     assert isinstance(engine, KeepsWrites)
     content: list[Any] = [sorted(await engine.get_writes(thread_id, DEFAULT_NAMESPACE, "c", None), key=writes_order)]
     for entry in await engine.history(thread_id, None, None, None):
-        stored = await engine.read(thread_id, DEFAULT_NAMESPACE, entry.checkpoint_id)
-        assert stored is not None
+        stored = present(await engine.read(thread_id, DEFAULT_NAMESPACE, entry.checkpoint_id))
         assert stored.entry == entry
         named = (entry.checkpoint_id, entry.rev, entry.parent_id, entry.created_at, entry.metadata)
         content.append((named, dict_from(stored)))
