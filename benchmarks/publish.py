@@ -96,7 +96,12 @@ def _graph_table(report: Report) -> Iterator[str]:
         rows.append([f"{costs[0].store}, {costs[0].framework.removeprefix(f'{GRAPHS}, ')}", *map(_added, found)])
     head = ["turns", *(f"{length:,}" for length in lengths)]
     yield from ("", textwrap.indent(table(head, rows), "  "), "")
-    yield textwrap.fill(f"  (Measured with {made(report)}.)", 118, subsequent_indent="  ")
+    yield textwrap.fill(f"  (Measured with {made(report)}, {_graph_versions(report)}.)", 118, subsequent_indent="  ")
+
+
+def _graph_versions(report: Report) -> str:
+    wanted = ("PostgreSQL", "langgraph", "langgraph-checkpoint-postgres", "langgraph-checkpoint-sqlite")
+    return ", ".join(f"{name} {report.versions[name]}" for name in wanted if name in report.versions)
 
 
 def _added(cost: FrameworkCost | None) -> str:

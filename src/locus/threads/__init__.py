@@ -7,7 +7,8 @@
     version = await document.save({"title": "Tea"}, lists={"messages": [first]})
     version = await document.save(version.fields, lists={"messages": Kept(1, [second])}, after=version)
 
-Whoever writes an adapter needs this package, `locus.errors`, and nothing else of the store:
+Whoever writes an adapter needs this package, `locus.errors`, and nothing else of the store. The page "Your own
+framework" of the documentation builds one.
 
 - `ThreadStore` is a store that is open: it lists, copies and deletes threads, and gives out their documents and logs.
   `AsyncStoreUser`, `BlockingStoreUser` and `BothWaysStoreUser` are base classes for what a user opens by name.

@@ -42,6 +42,7 @@ class BlockingSQLiteStore(SQLiteStore):
 class TestSQLiteBlocking(EmbeddedRepetitions, CheckpointerContract, OutageLaws, StallLaws):
     required = REQUIRED["sqlite"]
     commits_together = True
+    in_order = False
 
     @pytest.fixture
     def store(self, tmp_path: Path) -> SQLiteStore:

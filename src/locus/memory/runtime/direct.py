@@ -2,12 +2,11 @@
 
 The code of a store is async, and written once. On engines that can do their work in place (`Engine.works_in_place`) it
 seldom has anything to wait for. So `run` takes a blocking call through it in one step, on a `CallersLoop`: an event
-loop that begins to turn only if the call has to wait after all. Nothing is begun twice for that.
+loop that begins to turn only if the call has to wait after all. Nothing is begun twice for that. Such a loop tells
+everybody that he may block, because it holds up nobody else. `Worker` asks for that.
 
-Such a loop tells everybody that he may block: it holds up nobody else. `Worker` asks for that.
-
-One call at a time goes this way on each engine. All others take the portal: those that come meanwhile, where saves that
-wait share a commit; those from the thread of an event loop; and those on engines that wait for a network.
+All other calls take the portal: those on engines that wait for a network, those from the thread of an event loop, and
+those that come while `AT_ONCE` are under way on their engine. There, saves that wait share a commit.
 """
 
 from __future__ import annotations
@@ -22,9 +21,13 @@ from concurrent.futures import Executor
 from contextlib import suppress
 from contextvars import Context
 from queue import Empty, SimpleQueue
-from typing import Any, Protocol, TypeVar, TypeVarTuple, Unpack
+from typing import Any, Final, Protocol, TypeVar, TypeVarTuple, Unpack
 
 from locus.memory.runtime.portal import PORTAL, result_of
+
+AT_ONCE: Final = 2
+"""How many blocking calls on an engine may be under way for another one to run in place: a save, and what a framework
+keeps beside it."""
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
@@ -42,24 +45,38 @@ def run(coroutine: Coroutine[Any, Any, T], engine: Works) -> T:
     if not engine.works_in_place:
         return PORTAL.run(coroutine)
     around = events._get_running_loop()
-    if around is None and engine not in _turns and engine not in _overtaken:
-        loop = _spare.pop() if _spare else CallersLoop()
-        try:
-            # Taking the turn and saying whose it is are one step, so that an interrupt cannot come in between.
-            if _turns.setdefault(engine, loop) is loop:
-                return loop.take(coroutine, engine)
-        finally:
-            if _turns.get(engine) is loop:
-                del _turns[engine]
-            if loop.is_unused():
-                _spare.append(loop)
-    elif isinstance(around, CallersLoop) and around.engine is engine:
+    if isinstance(around, CallersLoop) and around.engine is engine:
         coroutine.close()
         raise RuntimeError(
             "a blocking call from inside another one on the same store (from a callback, a signal handler or a "
             "finalizer) could wait for itself: await it instead, or make it afterwards"
         )
-    return PORTAL.run(coroutine, if_given_up=lambda: _overtaken.add(engine))
+    traffic = _traffic.get(engine) or _traffic.setdefault(engine, _Traffic())
+    try:
+        traffic.calls[coroutine] = None
+        if around is None and len(traffic.calls) <= AT_ONCE and not traffic.was_left:
+            loop = _spare.pop() if _spare else CallersLoop()
+            try:
+                return loop.take(coroutine, engine)
+            finally:
+                if loop.is_unused():
+                    _spare.append(loop)
+        return PORTAL.run(coroutine, if_given_up=traffic.leave)
+    finally:
+        traffic.calls.pop(coroutine, None)
+
+
+class _Traffic:
+    """The blocking calls on one engine."""
+
+    def __init__(self) -> None:
+        self.calls: dict[Coroutine[Any, Any, Any], None] = {}
+        """Those that are under way. Adding one and taking it out are one step each, so that it needs no lock."""
+        self.was_left = False
+        """Whether a call was given up while the portal had it. What follows has to come after it."""
+
+    def leave(self) -> None:
+        self.was_left = True
 
 
 class CallersLoop(asyncio.BaseEventLoop):
@@ -94,7 +111,7 @@ class CallersLoop(asyncio.BaseEventLoop):
                 self._turn(task)
             return result_of(task)
         except BaseException:
-            if task is None or inspect.getcoroutinestate(coroutine) == inspect.CORO_CREATED:
+            if inspect.getcoroutinestate(coroutine) == inspect.CORO_CREATED:
                 coroutine.close()  # interrupted before it began
             raise
         finally:
@@ -157,10 +174,7 @@ class CallersLoop(asyncio.BaseEventLoop):
 
 _spare: list[CallersLoop] = []
 """Loops that never had to turn."""
-_turns: dict[Works, CallersLoop] = {}
-"""The call that goes the direct road, by engine."""
-_overtaken: weakref.WeakSet[Works] = weakref.WeakSet()
-"""Engines with a call that was given up while the portal had it. What follows has to come after it."""
+_traffic: weakref.WeakKeyDictionary[Works, _Traffic] = weakref.WeakKeyDictionary()
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_turns.clear)  # the threads of the other calls stay with the parent
+    os.register_at_fork(after_in_child=_traffic.clear)  # the threads of other calls stay with the parent

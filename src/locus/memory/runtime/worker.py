@@ -121,7 +121,7 @@ class Worker(WorkerPool[R]):
             if threads is None:
                 with self._lock:
                     threads = self._current_threads()
-            place = threads.free_place()
+            place = threads.place_for_caller()
             if place is None:
                 break
             with suppress(HasEndedError):
@@ -169,8 +169,8 @@ class _Place(Generic[R]):
         self._user = 0
 
     @property
-    def is_free(self) -> bool:
-        return not (self.has_job or self._lock.locked())
+    def is_used(self) -> bool:
+        return self._lock.locked()
 
     @property
     def needs_closing(self) -> bool:
@@ -228,13 +228,14 @@ class _Threads(Generic[R]):
         # This comes last: if no thread can be started, the caller gets an error, and the job must not be done later.
         self._jobs.put(job)
 
-    def free_place(self) -> _Place[R] | None:
-        """A place that a caller may use in his own thread. Whoever waits for one comes first."""
+    def place_for_caller(self) -> _Place[R] | None:
+        """The place that a caller may use in his own thread, as soon as it is free; None if jobs come first."""
+        self._wait_for_those_before()
         if not self._jobs.empty():
             return None
-        self._wait_for_those_before()
         # From the end, because threads begin with the first one.
-        return next((place for place in reversed(self._places) if place.is_free), None)
+        idle = [place for place in reversed(self._places) if not place.has_job]
+        return next((place for place in idle if not place.is_used), idle[0] if idle else None)
 
     def give_each_resource_a_thread(self) -> None:
         """Start a thread for every resource that only others have used. No call of `take` may follow."""

@@ -491,8 +491,9 @@ def _replicas(config: RedisConfig) -> Replicas | None:
     return Replicas(config.wait_replicas, config.wait_timeout, aof=config.wait_aof)
 
 
-def open_engine(config: RedisConfig, client: Any = None) -> RedisEngine:
+def open_engine(config: RedisConfig) -> RedisEngine:
     """Make the engine for a config, or for the database that the caller's client is connected to."""
+    client = config.client
     if client is not None:
         check_client(client)
     return RedisEngine(
