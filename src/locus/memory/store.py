@@ -843,16 +843,25 @@ class CheckpointStore:
             return await engine.get_writes(thread_id, namespace, checkpoint_id, task_id)
 
     async def ancestors(
-        self, thread_id: str, checkpoint_id: str, namespace: str, limit: int, channels: Collection[str]
+        self,
+        thread_id: str,
+        checkpoint_id: str,
+        namespace: str,
+        limit: int,
+        channels: Collection[str],
+        known: Collection[str] = (),
     ) -> list[Ancestor]:
-        """Checkpoints from which one was made, without their runs, and what tasks wrote to these channels since."""
+        """Checkpoints from which one was made, without their runs, and what tasks wrote to these channels since.
+
+        The caller has those whose revs are `known`, so they need not be given again.
+        """
         engine = self._with_capability(KeepsWrites, "pending writes")
         check_ids(thread_id, None, namespace)
         check_id(checkpoint_id, "checkpoint_id")
         for channel in channels:
             check_id(channel, "channel", empty=True)
         async with self.using():
-            return await engine.ancestors(thread_id, namespace, checkpoint_id, max(1, limit), channels)
+            return await engine.ancestors(thread_id, namespace, checkpoint_id, max(1, limit), channels, known)
 
     async def close(self) -> None:
         self._lanes_here = None

@@ -365,7 +365,13 @@ class RedisEngine(
             raise CorruptCheckpointError(f"pending writes of {shown_thread(thread_id)} cannot be read") from None
 
     async def ancestors(
-        self, thread_id: str, namespace: str, checkpoint_id: str, limit: int, channels: Collection[str]
+        self,
+        thread_id: str,
+        namespace: str,
+        checkpoint_id: str,
+        limit: int,
+        channels: Collection[str],
+        known: Collection[str],
     ) -> list[Ancestor]:
         answer = await self._run(scripts.ANCESTORS, thread_id, net(namespace), checkpoint_id, limit)
         return to_ancestors(thread_id, checkpoint_id, answer, channels)

@@ -279,8 +279,7 @@ def to_ancestors(
         except (ValueError, IndexError):
             place = f"checkpoint {entry.seq} of {shown_thread(thread_id)}"
             raise CorruptCheckpointError(f"{place} cannot be read") from None
-        chosen = [write for write in writes if write.channel in channels]
-        line[entry.checkpoint_id] = Ancestor(Stored(entry, head, manifest), chosen)
+        line[entry.checkpoint_id] = Ancestor.of(Stored(entry, head, manifest), writes, channels)
     return [*line.values()]
 
 
