@@ -49,6 +49,7 @@ from locus.errors import (
     SerializationError,
 )
 from locus.memory.backends.redis.config import RedisConfig
+from locus.memory.backends.redis.exchange import exchange
 from locus.memory.backends.redis.replicas import DemotedError, Replicas, TooFewReplicasError
 from locus.memory.backends.redis.scripts import MARK, Script
 from locus.memory.backends.redis.scripts import Call as Call
@@ -129,13 +130,11 @@ class RedisClients:
                 # One clock for the whole request: the driver's own, one for each step, cost a save twice as much.
                 async with limit, asyncio.timeout(self.timeout):
                     await _know_cluster(client)
+                    call = Call(script, keys, arguments)
                     if replicas is not None:
-                        answer, again = await replicas.run(client, Call(script, keys, arguments))
+                        answer, again = await replicas.run(client, call)
                         return answer, again or attempt > 0
-                    try:
-                        answer = await client.execute_command("EVALSHA", script.sha, len(keys), *keys, *arguments)
-                    except NoScriptError:
-                        answer = await client.execute_command("EVAL", script.text, len(keys), *keys, *arguments)
+                    answer = await _run(client, call)
                 return answer, attempt > 0
             except TooFewReplicasError:
                 await _connect_anew(client)
@@ -291,6 +290,17 @@ async def _leave_open(_shared: _LoopClient) -> None:
     """Does nothing: a caller's client stays open."""
 
 
+async def _run(client: Any, call: Call) -> Any:
+    """The answer of a script. A cluster says where else a key may be, and the driver follows."""
+    if not isinstance(client, RedisCluster):
+        (answer,) = await _pipelined(client, [call])
+        return answer
+    try:
+        return await client.execute_command(*call.by_digest())
+    except NoScriptError:
+        return await client.execute_command(*call.by_text())
+
+
 async def _pipelined(client: Any, calls: Sequence[Call]) -> list[Any]:
     answers = await _answers(client, calls)
     failed = next((answer for answer in answers if isinstance(answer, Exception)), None)
@@ -301,20 +311,11 @@ async def _pipelined(client: Any, calls: Sequence[Call]) -> list[Any]:
 
 async def _answers(client: Any, calls: Sequence[Call]) -> list[Any]:
     """Gather answers and errors, each in the place of its call."""
-    answers = await _send_all(client, calls, "EVALSHA")
+    answers = await exchange(client, [call.by_digest() for call in calls])
     unknown = [at for at, answer in enumerate(answers) if isinstance(answer, NoScriptError)]
     if unknown:
-        for at, answer in zip(unknown, await _send_all(client, [calls[at] for at in unknown], "EVAL"), strict=True):
+        for at, answer in zip(unknown, await exchange(client, [calls[at].by_text() for at in unknown]), strict=True):
             answers[at] = answer
-    return answers
-
-
-async def _send_all(client: Any, calls: Sequence[Call], verb: str) -> list[Any]:
-    async with client.pipeline(transaction=False) as pipe:
-        for script, keys, arguments in calls:
-            what = script.sha if verb == "EVALSHA" else script.text
-            pipe.execute_command(verb, what, len(keys), *keys, *arguments)
-        answers: list[Any] = await pipe.execute(raise_on_error=False)
     return answers
 
 

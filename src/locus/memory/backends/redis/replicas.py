@@ -32,6 +32,7 @@ from redis.exceptions import (
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
+from locus.memory.backends.redis.exchange import exchange
 from locus.memory.backends.redis.scripts import MARK, Call
 from locus.memory.runtime.retry import Backoff
 
@@ -88,7 +89,7 @@ class Replicas:
     async def run_each(self, client: Any, calls: Sequence[Call]) -> list[Any]:
         """Run many scripts, and return the answer of each, or its error. In a cluster, each node gets one request."""
         if not isinstance(client, RedisCluster):
-            return await self._waited(partial(_through_pipeline, client), calls)
+            return await self._waited(partial(exchange, client), calls)
         by_node: dict[ClusterNode, list[int]] = {}
         for at, call in enumerate(calls):
             by_node.setdefault(_node_of(client, call), []).append(at)
@@ -169,14 +170,6 @@ def _checked(answer: Any) -> Any:
 
 def _copied(error: Exception) -> Exception:
     return type(error)(*error.args)
-
-
-async def _through_pipeline(client: Any, commands: Sequence[_Command]) -> list[Any]:
-    async with client.pipeline(transaction=False) as pipe:
-        for words in commands:
-            pipe.execute_command(*words)
-        answers: list[Any] = await pipe.execute(raise_on_error=False)
-    return answers
 
 
 def _node_of(client: RedisCluster, call: Call) -> ClusterNode:
