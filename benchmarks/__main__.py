@@ -13,10 +13,12 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
 from benchmarks.costs import Report, Section
+from benchmarks.frameworks.running import measure_framework, modules
 from benchmarks.machine import describe, load
 from benchmarks.measure import measure_backend, measure_throughput
 from benchmarks.peers.environments import measure_peers
@@ -53,6 +55,12 @@ def _memory(settings: Settings, _folder: Path) -> Section:
     return measure_served(settings)
 
 
+def _blocking(settings: Settings, folder: Path) -> Section:
+    from benchmarks.blocking_saves import blocking_section
+
+    return blocking_section(settings, folder)
+
+
 def _http(settings: Settings, folder: Path) -> Section:
     from benchmarks.http_load import http_section
 
@@ -63,18 +71,6 @@ def _graphs(settings: Settings, _folder: Path) -> Section:
     from benchmarks.langgraph_bench import graph_section
 
     return asyncio.run(graph_section(settings))
-
-
-def _sessions(settings: Settings, folder: Path) -> Section:
-    from benchmarks.openai_bench import session_section
-
-    return asyncio.run(session_section(settings, folder))
-
-
-def _frameworks(settings: Settings, folder: Path) -> Section:
-    from benchmarks.frameworks.running import framework_section
-
-    return asyncio.run(framework_section(settings, folder))
 
 
 def _objects(settings: Settings, _folder: Path) -> Section:
@@ -100,16 +96,19 @@ TOPICS = {
     "loop": Topic(("memory",), _loop),
     "lists": Topic(("sqlite FULL", "postgresql"), _lists),
     "memory": Topic(("sqlite FULL",), _memory),
+    "blocking": Topic(("file", "sqlite FULL"), _blocking),
     "http": Topic(("http on sqlite", "postgresql"), _http),
     "langgraph": Topic(("postgresql",), _graphs),
-    "openai": Topic(("sqlite FULL", "redis always"), _sessions),
-    "frameworks": Topic(("sqlite FULL",), _frameworks),
     "objects": Topic(("s3",), _objects),
     "cli": Topic(("sqlite FULL",), _commands),
     "inspector": Topic(("sqlite FULL",), _inspector),
 }
+FRAMEWORKS = "frameworks"
+FRAMEWORKS_NEED = ("sqlite FULL", "postgresql", "redis always")
+"""The first topic: turns through frameworks, next to their own stores."""
 EACH = ("saves", "many")
 """The topics that are measured for each backend: saves, reads and turns; and many conversations at once."""
+ALL = (FRAMEWORKS, *EACH, *TOPICS)
 
 
 def arguments() -> argparse.Namespace:
@@ -119,14 +118,17 @@ def arguments() -> argparse.Namespace:
         "--backends", default="", help=f"comma-separated beginnings of names; there are: {', '.join(SUBJECTS)}"
     )
     parser.add_argument(
-        "--topics", default="", help=f"comma-separated; there are: {', '.join((*EACH, *TOPICS))}; "
+        "--topics", default="", help=f"comma-separated; there are: {', '.join(ALL)}; "
         "else all for which the chosen backends are enough",
     )  # fmt: skip
+    parser.add_argument("--frameworks", default="", help="comma-separated modules of benchmarks/frameworks; else all")
+    parser.add_argument("--turns", default="", help="comma-separated lengths of the frameworks' threads; else all")
     parser.add_argument("--out", type=Path, default=RESULTS, help="where latest.md, latest.json and cost.png go")
     parser.add_argument("--dir", type=Path, default=None, help="where the stores are made; else the temporary folder")
     parser.add_argument(
         "--resume", action="store_true", help="keep what latest.json has of the same lengths, and measure the rest"
     )
+    parser.add_argument("--publish", action="store_true", help="put the figures into README.md and docs/benchmarks.md")
     parser.add_argument(
         "--peers", action="store_true", default=os.environ.get("PEERS", "") not in ("", "0"),
         help="measure other libraries too, in environments of their own (also: PEERS=1)",
@@ -136,7 +138,7 @@ def arguments() -> argparse.Namespace:
 
 def chosen(names: str) -> list[type[Subject]]:
     """The backends whose names begin with one of these."""
-    beginnings = [name.strip().lower() for name in names.split(",") if name.strip()] or [""]
+    beginnings = [name.lower() for name in words(names)] or [""]
     for beginning in beginnings:
         if not any(name.lower().startswith(beginning) for name in SUBJECTS):
             raise SystemExit(f"there is no backend {beginning!r}; there are: {', '.join(SUBJECTS)}")
@@ -145,12 +147,17 @@ def chosen(names: str) -> list[type[Subject]]:
 
 def chosen_topics(names: str, kinds: list[type[Subject]]) -> list[str]:
     """The topics of that name; else all that need no backend but these."""
-    wanted = [name.strip() for name in names.split(",") if name.strip()]
+    wanted = words(names)
     for name in wanted:
-        if name not in (*EACH, *TOPICS):
-            raise SystemExit(f"there is no topic {name!r}; there are: {', '.join((*EACH, *TOPICS))}")
+        if name not in ALL:
+            raise SystemExit(f"there is no topic {name!r}; there are: {', '.join(ALL)}")
     here = {kind.name for kind in kinds}
-    return wanted or [*EACH, *(name for name, topic in TOPICS.items() if here.issuperset(topic.needs))]
+    needs = {FRAMEWORKS: FRAMEWORKS_NEED, **{name: topic.needs for name, topic in TOPICS.items()}}
+    return wanted or [name for name in ALL if here.issuperset(needs.get(name, ()))]
+
+
+def words(text: str) -> list[str]:
+    return [word.strip() for word in text.split(",") if word.strip()]
 
 
 def progress(text: str) -> None:
@@ -162,6 +169,9 @@ class Run:
 
     def __init__(self, options: argparse.Namespace, folder: Path) -> None:
         self.settings = QUICK if options.quick else FULL
+        if options.turns:
+            self.settings = replace(self.settings, framework_lengths=tuple(map(int, words(options.turns))))
+        self.frameworks = modules(words(options.frameworks))
         self.out: Path = options.out
         self.kinds = chosen(options.backends)
         self.topics = chosen_topics(options.topics, self.kinds)
@@ -175,6 +185,9 @@ class Run:
 
     def parts(self) -> Iterator[tuple[str, Callable[[Path], None]]]:
         """The names of the parts, and what measures each."""
+        if FRAMEWORKS in self.topics:
+            for module in self.frameworks:
+                yield f"{FRAMEWORKS}: {module}", lambda place, module=module: self._framework(module, place)  # type: ignore[misc]
         for kind in self.kinds:
             if "saves" in self.topics:
                 yield f"{kind.name}: saves", lambda place, kind=kind: self._saves(kind, place)  # type: ignore[misc]
@@ -212,6 +225,11 @@ class Run:
         (self.out / "latest.md").write_text(markdown(report), encoding="utf-8")
         (self.out / "latest.json").write_text(json.dumps(report.as_dict(), indent=1), encoding="utf-8")
 
+    def _framework(self, module: str, place: Path) -> None:
+        costs, versions = measure_framework(module, self.settings, place, progress, peers=self.peers)
+        self.report.frameworks += costs
+        self.report.versions |= versions
+
     def _saves(self, kind: type[Subject], place: Path) -> None:
         saves, reads, turns = asyncio.run(measure_backend(kind, self.settings, place / "threads"))
         self.report.saves += saves
@@ -241,6 +259,10 @@ def main() -> None:
 
     draw(run.report, options.out / "cost.png")
     print(markdown(run.report))
+    if options.publish:
+        from benchmarks.publish import publish
+
+        publish(options.out / "latest.json")
     progress(f"written to {options.out}: latest.md, latest.json, cost.png")
     sys.exit(1 if run.report.failed else 0)
 

@@ -17,8 +17,8 @@ from time import perf_counter
 
 from benchmarks.clock import Calls, frozen, in_turn
 from benchmarks.costs import Figure, Section
-from benchmarks.report import ms, table
 from benchmarks.settings import Settings
+from benchmarks.tables import ms, table
 from locus.cli import log, parser, show, threads
 from locus.cli.terminal import Terminal
 from locus.core.messages import Message

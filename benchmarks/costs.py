@@ -89,6 +89,56 @@ class PeerCost:
     """The latest state is loaded, a turn appended, and saved."""
 
 
+@dataclass(frozen=True)
+class SideCost:
+    """A turn in one store of a framework, at one length; medians."""
+
+    turn_ms: float
+    newest_ms: float
+    """Reading the newest messages."""
+    added_bytes: float | None = None
+    """What a turn adds to the store, on average. `None`: it is in memory."""
+    stored_bytes: int | None = None
+    """What all sessions of that length take, where they were made turn by turn."""
+
+
+@dataclass(frozen=True)
+class FrameworkCost:
+    """A turn through a framework at one length of a session: on our store, on its own, and on one in memory."""
+
+    framework: str
+    call: str
+    store: str
+    """The database, and how durable a turn is in it: the same for both sides."""
+    own: str | None
+    """The framework's own store. `None`: it brings nothing that outlives the process."""
+    in_memory: str | None
+    """The framework's store in memory, which is the floor. `None`: it has none."""
+    length: int
+    content_bytes: int
+    ours: SideCost | None
+    theirs: SideCost | None
+    floor: SideCost | None
+    note: str = ""
+    """Why a side is missing."""
+
+    @property
+    def subject(self) -> tuple[str, str, str, str | None]:
+        """What the costs of all lengths have in common."""
+        return self.framework, self.call, self.store, self.own
+
+    def adds(self, side: SideCost | None) -> float | None:
+        """The milliseconds by which a turn takes longer than with the framework's store in memory."""
+        if side is None:
+            return None
+        return side.turn_ms - (self.floor.turn_ms if self.floor else 0.0)
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> FrameworkCost:
+        sides = {name: data[name] and SideCost(**data[name]) for name in ("ours", "theirs", "floor")}
+        return cls(**{**data, **sides})
+
+
 class Figure(NamedTuple):
     """One promise. `measured` has a value for each workload, or one."""
 
@@ -132,6 +182,9 @@ class Report:
     turns: list[TurnCost] = field(default_factory=list)
     throughput: list[Throughput] = field(default_factory=list)
     peers: list[PeerCost] = field(default_factory=list)
+    frameworks: list[FrameworkCost] = field(default_factory=list)
+    versions: dict[str, str] = field(default_factory=dict)
+    """Of the libraries and servers that the turns through frameworks were measured with."""
     sections: dict[str, Section] = field(default_factory=dict)
     """By topic."""
     failed: dict[str, str] = field(default_factory=dict)
@@ -170,6 +223,8 @@ class Report:
             turns=[TurnCost(**cost) for cost in data["turns"]],
             throughput=[Throughput(**cost) for cost in data["throughput"]],
             peers=[PeerCost(**cost) for cost in data["peers"]],
+            frameworks=[FrameworkCost.from_dict(cost) for cost in data.get("frameworks", ())],
+            versions=data.get("versions", {}),
             sections={
                 topic: Section(found["title"], [Figure(*figure) for figure in found["figures"]], found["table"])
                 for topic, found in data["sections"].items()

@@ -25,8 +25,8 @@ import psutil
 
 from benchmarks.clock import Calls, frozen, in_turn
 from benchmarks.costs import Figure, Section
-from benchmarks.report import ms, table
 from benchmarks.settings import Settings
+from benchmarks.tables import ms, table
 from benchmarks.thread_pages import SQLiteCrowd
 from locus.core.messages import Message
 from locus.core.state import AgentState

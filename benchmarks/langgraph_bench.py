@@ -28,7 +28,7 @@ from langgraph.graph.message import add_messages
 
 from benchmarks.costs import Figure, Section
 from benchmarks.settings import Settings
-from benchmarks.subjects.postgresql import PostgreSQLFloor, run_sql, shared_server
+from benchmarks.subjects.postgresql import PostgreSQLFloor, run_sql, schema_bytes, shared_server
 from benchmarks.turns import turn
 from locus.integrations.langgraph.saver import LocusSaver
 
@@ -124,12 +124,7 @@ class Subject:
         self.costs.load = await timed(load, times)
 
     def stored(self) -> int:
-        """The tables of the schema, with their indexes and what is kept out of line."""
-        where = f"pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = '{self.schema}' AND c.relkind = 'r'"
-        ((size,),) = run_sql(
-            shared_server(), f"SELECT coalesce(sum(pg_total_relation_size(c.oid)), 0) FROM pg_class c JOIN {where}"
-        )
-        return int(size)
+        return schema_bytes(shared_server(), self.schema)
 
 
 async def timed(work: Callable[[], Awaitable[None]], times: int) -> float:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +15,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, NullFormatter
 
-from benchmarks.costs import PeerCost, Report
-from benchmarks.report import ours_as_peer
+from benchmarks.costs import Report, SideCost
 
 RESULTS = Path(__file__).parent / "results"
 COLOURS = {"memory": "#888888", "file": "#8c564b", "sqlite": "#0072b2", "postgres": "#d55e00", "redis": "#009e73"}
@@ -26,55 +25,66 @@ LIBRARIES: dict[str, dict[str, Any]] = {
     "Locus": {"linestyle": "-", "marker": "o", "linewidth": 2.2},
     "LangGraph": {"linestyle": "--", "marker": "^", "linewidth": 1.2},
     "locus-sdk": {"linestyle": ":", "marker": "s", "linewidth": 1.2},
-    "openai-agents": {"linestyle": "-.", "marker": "x", "linewidth": 1.2},
 }
 SHOWN = ("sqlite FULL", "postgresql", "redis always", "file")
 """What is shown of ours beside other libraries: what is durable, and they have too."""
+GRAPH, GRAPH_CALL = "LangGraph, `add_messages`", "`ainvoke`"
+"""The turns through a framework that are drawn."""
+IN_MEMORY = "LangGraph, memory"
 
-Points = Iterable[tuple[int, float | None]]
+Curves = dict[str, list[tuple[int, float]]]
+"""By the name of the library and its store."""
 
 
 def draw(report: Report, path: Path) -> None:
-    """Three panels: a save, a whole turn, and what the thread then occupies. All axes are logarithmic."""
-    figure = Figure(figsize=(13, 5.2), layout="constrained", facecolor="white")
-    panels = figure.subplots(1, 3)
-    ours = [backend for backend in report.backends if not report.peers or backend in SHOWN]
-    lengths: set[int] = set()
-    for backend in ours:
-        saves = [(cost.length, cost.save_ms) for cost in report.saves if _is(cost, backend, "append")]
-        turns = [(cost.length, cost.turn_ms) for cost in report.turns if cost.backend == backend]
-        sizes = [(cost.length, _megabytes(cost)) for cost in ours_as_peer(report, backend)]
-        _curves(panels, f"Locus, {backend}", saves, turns, sizes)
-        lengths.update(length for length, _ in saves)
-    for peer in dict.fromkeys(cost.peer for cost in report.peers):
-        costs = [cost for cost in report.peers if cost.peer == peer and cost.length]
-        if "memory" in peer.lower():  # what is lost with the process is no peer of a database
-            continue
-        _curves(
-            panels, peer,
-            [(cost.length, cost.save_ms) for cost in costs],
-            [(cost.length, cost.turn_ms) for cost in costs],
-            [(cost.length, _megabytes(cost)) for cost in costs],
-        )  # fmt: skip
-    titles = ("a save, ms", "a turn: load, append, save; ms", "stored, MB")
-    for axes, title in zip(panels, titles, strict=True):
-        _finish(axes, sorted(lengths), title)
-    handles = _legend(ours, [cost.peer for cost in report.peers])
-    figure.legend(handles=handles, loc="outside lower center", ncols=min(len(handles), 9), frameon=False)
-    figure.suptitle("Cost of a turn (4 messages, a tool call, 3.5 KB) against the length of the thread")
+    """A panel for each kind of cost. All axes are logarithmic."""
+    panels = {title: curves for title, curves in _panels(report) if curves}
+    figure = Figure(figsize=(4.4 * max(1, len(panels)), 5.2), layout="constrained", facecolor="white")
+    places = figure.subplots(1, max(1, len(panels)), squeeze=False)[0]
+    for axes, (title, curves) in zip(places, panels.items(), strict=False):
+        for name, points in curves.items():
+            axes.plot(*zip(*points, strict=True), color=_colour(name), markersize=5, **LIBRARIES[_library(name)])
+        _finish(axes, sorted({length for points in curves.values() for length, _ in points}), title)
+    handles = _legend(list(dict.fromkeys(name for curves in panels.values() for name in curves)))
+    figure.legend(handles=handles, loc="outside lower center", ncols=max(1, min(len(handles), 9)), frameon=False)
+    figure.suptitle("Cost of a turn (4 messages, a tool call, 3 KB) against the length of the thread")
     figure.savefig(path, dpi=110)
 
 
-def _is(cost: Any, backend: str, workload: str) -> bool:
-    return (cost.backend, cost.workload) == (backend, workload)
+def _panels(report: Report) -> Iterator[tuple[str, Curves]]:
+    yield "a turn through LangGraph, ms", _of_graphs(report, lambda side: side.turn_ms)
+    yield "a turn through LangGraph adds, KB", _of_graphs(report, lambda side: (side.added_bytes or 0) / 1e3)
+    ours = [backend for backend in report.backends if not report.peers or backend in SHOWN]
+    saves: Curves = {}
+    turns: Curves = {}
+    for save in report.saves:
+        if save.backend in ours and save.workload == "append":
+            saves.setdefault(f"Locus, {save.backend}", []).append((save.length, save.save_ms))
+    for turn in report.turns:
+        if turn.backend in ours:
+            turns.setdefault(f"Locus, {turn.backend}", []).append((turn.length, turn.turn_ms))
+    for peer in report.peers:
+        if "memory" not in peer.peer.lower():  # what is lost with the process is no peer of a database
+            for curves, value in ((saves, peer.save_ms), (turns, peer.turn_ms)):
+                if value:
+                    curves.setdefault(peer.peer, []).append((peer.length, value))
+    yield "a save by itself, ms", saves
+    yield "a turn of a new worker: load, append, save; ms", turns
 
 
-def _megabytes(cost: PeerCost) -> float | None:
-    return None if cost.stored_bytes is None else cost.stored_bytes / 1e6
+def _of_graphs(report: Report, value: Callable[[SideCost], float]) -> Curves:
+    curves: Curves = {}
+    for cost in report.frameworks:
+        if (cost.framework, cost.call) == (GRAPH, GRAPH_CALL):
+            sides = {f"Locus, {cost.store}": cost.ours, f"{cost.own}, {cost.store}": cost.theirs, IN_MEMORY: cost.floor}
+            for name, side in sides.items():
+                if side is not None and value(side) > 0:
+                    curves.setdefault(name, []).append((cost.length, value(side)))
+    return {name: sorted(dict(points).items()) for name, points in curves.items()}
 
 
 def _library(name: str) -> str:
-    return next((library for library in LIBRARIES if name.startswith(library)), "Locus")
+    return next((library for library in LIBRARIES if name.startswith(library)), "LangGraph")
 
 
 def _colour(name: str) -> str:
@@ -82,20 +92,13 @@ def _colour(name: str) -> str:
     return next((colour for part, colour in COLOURS.items() if part in store), OTHER)
 
 
-def _curves(panels: Sequence[Any], name: str, *curves: Points) -> None:
-    style = {"color": _colour(name), "markersize": 5, **LIBRARIES[_library(name)]}
-    for axes, points in zip(panels, curves, strict=True):
-        known = [(length, value) for length, value in points if value]
-        if known:
-            axes.plot(*zip(*known, strict=True), **style)
-
-
-def _legend(ours: Sequence[str], peers: Sequence[str]) -> list[Line2D]:
+def _legend(names: Sequence[str]) -> list[Line2D]:
     """One entry for each library, and one for each database."""
-    libraries = dict.fromkeys(["Locus", *map(_library, peers)])
-    names = {_colour(name): _store(name) for name in (*ours, *peers)}
-    lines = [Line2D([], [], color="#333333", label=library, **LIBRARIES[library]) for library in libraries]
-    return lines + [Line2D([], [], color=colour, linewidth=5, label=name) for colour, name in names.items()]
+    stores = {_colour(name): _store(name) for name in names}
+    lines = [
+        Line2D([], [], color="#333333", label=name, **LIBRARIES[name]) for name in dict.fromkeys(map(_library, names))
+    ]
+    return lines + [Line2D([], [], color=colour, linewidth=5, label=name) for colour, name in stores.items()]
 
 
 def _store(name: str) -> str:

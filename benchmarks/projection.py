@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, Self
 
-from benchmarks.report import ms, table
+from benchmarks.tables import ms, table
 
 Unit = Literal["thread", "checkpoint"]
 FULL_TEXT = ("search", "indexed")

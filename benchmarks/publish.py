@@ -11,19 +11,29 @@ import re
 import sys
 import textwrap
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 
-from benchmarks.costs import Figure, PeerCost, Report
-from benchmarks.report import all_figures, ms, ours_as_peer, peer_table, table
+from benchmarks.costs import Figure, FrameworkCost, Report, SideCost
+from benchmarks.frameworks.table import GRAPHS, framework_notes, framework_table, signed, subjects_of
+from benchmarks.report import all_figures, peer_table
+from benchmarks.tables import ms, table
 
 ROOT = Path(__file__).parents[1]
 DATA = ROOT / "benchmarks" / "results" / "latest.json"
 _MARKED = re.compile(r"(<!-- figures -->\n).*?(<!-- /figures -->)", re.DOTALL)
-THEIRS = "AsyncPostgresSaver"
+GRAPH_CALL = "`ainvoke`"
+SHOWN_TURNS = (30, 400, 10_000)
+"""The lengths whose turns through LangGraph the README shows."""
+SMALL_TURN = 1_000
 
 
 def main() -> None:
-    data = Path(sys.argv[1]) if len(sys.argv) > 1 else DATA
+    publish(Path(sys.argv[1]) if len(sys.argv) > 1 else DATA)
+
+
+def publish(data: Path) -> None:
+    """Put the figures of a run into the pages."""
     report = Report.from_dict(json.loads(data.read_text(encoding="utf-8")))
     replace(ROOT / "README.md", "\n".join(readme_lines(report)))
     replace(ROOT / "docs" / "benchmarks.md", "\n\n".join(page_parts(report)))
@@ -45,42 +55,66 @@ def made(report: Report) -> str:
 
 
 def readme_lines(report: Report) -> Iterator[str]:
-    """Three figures: flat, small, fast."""
-    return (textwrap.fill(line, 118, subsequent_indent="  ", break_long_words=False) for line in _findings(report))
+    """Three figures: flat, small, fast; and the turns through LangGraph."""
+    findings = (textwrap.fill(line, 118, subsequent_indent="  ", break_long_words=False) for line in _findings(report))
+    return chain(findings, _graph_table(report))
 
 
 def _findings(report: Report) -> Iterator[str]:
     saves = [cost for cost in report.saves if (cost.backend, cost.workload) == ("sqlite FULL", "append")]
-    turns = [cost for cost in report.turns if cost.backend == "sqlite FULL"]
-    if saves and turns:
+    if saves:
         yield (
             "- **The cost stays flat.** If every save writes the whole state, *n* turns cost *n²* bytes. Locus stores"
             f" each message once. On SQLite, a save takes {ms(saves[0].save_ms)} ms at turn {saves[0].length:,} and"
-            f" {ms(saves[-1].save_ms)} ms at turn {saves[-1].length:,}. A whole turn of a worker that knows nothing"
-            f" yet (load the last 50 messages, append, save) takes {ms(turns[0].turn_ms)} ms and"
-            f" {ms(turns[-1].turn_ms)} ms."
+            f" {ms(saves[-1].save_ms)} ms at turn {saves[-1].length:,}."
         )
-    ours, theirs = _last(ours_as_peer(report, "postgresql")), _last(_peer(report, THEIRS))
-    if ours is None or theirs is None:
+    graphs = [cost for cost in _graphs(report) if cost.length == SMALL_TURN]
+    if graphs and graphs[0].ours is not None and graphs[0].theirs is not None:
+        yield (
+            f"- **It is small.** At turn {SMALL_TURN:,}, a turn of 3 KB adds {_kb(graphs[0].ours)} KB to PostgreSQL;"
+            f" with LangGraph's own saver {_kb(graphs[0].theirs)} KB."
+        )
+        yield f"- **It is fast.** What a saver adds to LangGraph's {GRAPH_CALL}, in ms: its own → Locus."
+
+
+def _graphs(report: Report) -> list[FrameworkCost]:
+    """Turns through LangGraph on PostgreSQL, from an event loop: with whole lists, and with deltas."""
+    wanted = (GRAPH_CALL, "PostgreSQL")
+    return [
+        cost for cost in report.frameworks if cost.framework.startswith(GRAPHS) and (cost.call, cost.store) == wanted
+    ]
+
+
+def _graph_table(report: Report) -> Iterator[str]:
+    subjects = list(subjects_of(_graphs(report)))
+    if not subjects:
         return
-    content = next(cost.content_bytes for cost in report.reads if cost.length == ours.length)
+    lengths = [length for length in SHOWN_TURNS if any(cost.length == length for cost in subjects[0])]
+    yield ""
+    yield "  | turns | " + " | ".join(f"{length:,}" for length in lengths) + " |"
+    yield "  " + "|---" * (len(lengths) + 1) + "|"
+    for costs in subjects:
+        by_length = {cost.length: cost for cost in costs}
+        added = (_added(by_length.get(length)) for length in lengths)
+        yield f"  | {costs[0].framework.removeprefix(f'{GRAPHS}, ')} | " + " | ".join(added) + " |"
+    known, versions = report.machine, report.versions
+    yield ""
     yield (
-        f"- **It is small.** After {ours.length:,} turns ({_mb(content)} MB of content) a thread takes"
-        f" {_mb(ours.stored_bytes)} MB in PostgreSQL. With LangGraph's own saver it takes"
-        f" {_mb(theirs.stored_bytes)} MB after {theirs.length:,} turns."
+        f"  (Version {known['Locus']}, {known['date']}, {known['system']}, Python {known['Python']}, SQLite"
+        f" {known['SQLite']}, PostgreSQL"
     )
     yield (
-        f"- **It is fast.** A save of that thread takes {ms(ours.save_ms)} ms, and {ms(theirs.save_ms)} ms with"
-        f" LangGraph's saver. (Measured with {made(report)}.)"
+        f"  {versions['PostgreSQL']}, LangGraph {versions['langgraph']}, its saver"
+        f" {versions['langgraph-checkpoint-postgres']}.)"
     )
 
 
-def _peer(report: Report, name: str) -> list[PeerCost]:
-    return [cost for cost in report.peers if f"`{name}`" in cost.peer]
+def _added(cost: FrameworkCost | None) -> str:
+    return "–" if cost is None else f"{signed(cost.adds(cost.theirs))} → {signed(cost.adds(cost.ours))}"
 
 
-def _last(costs: list[PeerCost]) -> PeerCost | None:
-    return max(costs, key=lambda cost: cost.length, default=None)
+def _kb(side: SideCost) -> str:
+    return f"{(side.added_bytes or 0) / 1e3:,.1f}"
 
 
 def _mb(value: float | None) -> str:
@@ -91,7 +125,13 @@ def page_parts(report: Report) -> Iterator[str]:
     found = all_figures(report)
     missed = sum(not figure.ok for figure in found)
     yield f"Measured: {made(report)}. {len(found) - missed} of {len(found)} targets were reached, {missed} were missed."
-    yield backend_table(report)
+    if report.frameworks:
+        yield "### A turn through the framework"
+        yield framework_table(report.frameworks)
+        yield framework_notes(report.frameworks, report.versions)
+    if report.backends:
+        yield "### Saves, loads and turns of a worker"
+        yield backend_table(report)
     yield "### Targets"
     yield target_table(found)
     for section in report.sections.values():

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from benchmarks.costs import Figure, PeerCost, Report
 from benchmarks.figures import figures, many_figures, read_figures, save_figures, turn_figures
+from benchmarks.frameworks.table import framework_figures, framework_notes, framework_table
 from benchmarks.peers.running import WINDOW
 from benchmarks.settings import FULL, QUICK
+from benchmarks.tables import ms, table
 from benchmarks.workloads import WORKLOADS
 
 HOW = """\
@@ -62,6 +64,9 @@ def markdown(report: Report) -> str:
         f"{missed} of {len(found)} are missed." if missed else f"All {len(found)} are reached.",
         *(f"**Not measured, because it failed:** {part}: {why}" for part, why in report.failed.items()),
     ]
+    if report.frameworks:
+        parts += ["## A turn through the framework", _figures(framework_figures(report.frameworks))]
+        parts += [framework_table(report.frameworks), framework_notes(report.frameworks, report.versions)]
     if report.saves:
         workloads = "\n".join(f"- **{workload.name}**: {workload.title}" for workload in WORKLOADS)
         parts += ["## Saving", _figures(save_figures(report)), workloads, _saves(report)]
@@ -79,22 +84,12 @@ def markdown(report: Report) -> str:
 
 
 def all_figures(report: Report) -> list[Figure]:
-    return [*figures(report), *(figure for section in report.sections.values() for figure in section.figures)]
+    sections = [figure for section in report.sections.values() for figure in section.figures]
+    return [*framework_figures(report.frameworks), *figures(report), *sections]
 
 
 def _figures(found: Sequence[Figure]) -> str:
     return table(FIGURES, [[*figure[:4], "yes" if figure.ok else "**no**"] for figure in found]) if found else ""
-
-
-def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    lines = ["| " + " | ".join(row) + " |" for row in (head, ["---"] * len(head), *rows)]
-    return "\n".join(lines)
-
-
-def ms(value: float | None) -> str:
-    if value is None:
-        return "–"
-    return f"{value:.0f}" if value >= 100 else f"{value:.1f}" if value >= 10 else f"{value:.3g}"
 
 
 def _mb(value: int | None) -> str:

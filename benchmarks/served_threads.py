@@ -19,8 +19,8 @@ import psutil
 
 from benchmarks.content import after, turn_content
 from benchmarks.costs import Figure, Section
-from benchmarks.report import table
 from benchmarks.settings import FULL, Settings
+from benchmarks.tables import table
 from locus.core.state import AgentState
 from locus.memory.backends import sqlite_checkpointer
 

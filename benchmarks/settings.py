@@ -49,8 +49,12 @@ class Settings:
     graph_lengths: tuple[int, ...] = (10, 1_000)
     graph_rounds: int = 20
     graph_turns: int = 60
-    session_lengths: tuple[int, ...] = (10, 1_000)
-    session_rounds: int = 60
+    framework_lengths: tuple[int, ...] = (10, 30, 100, 400, 1_000, 10_000)
+    framework_rounds: int = 40
+    framework_seconds: float = 10.0
+    """How long the turns of a length may be timed before it is left at what it has, on all sides together."""
+    framework_growth_seconds: float = 60.0
+    """How long a side may take to come to a length, before it is left out."""
     object_turns: int = 1_000
     peer_lengths: tuple[int, ...] = (10, 100, 1_000)
     peer_seconds: float = 120.0
@@ -85,8 +89,9 @@ QUICK = Settings(
     graph_lengths=(4, 12),
     graph_rounds=4,
     graph_turns=3,
-    session_lengths=(4, 12),
-    session_rounds=4,
+    framework_lengths=(4, 12),
+    framework_rounds=4,
+    framework_seconds=1.0,
     object_turns=20,
     peer_lengths=(4, 12),
     peer_seconds=5.0,

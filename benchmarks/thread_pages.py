@@ -21,9 +21,9 @@ from uuid import uuid4
 from benchmarks.clock import Calls, frozen, in_turn
 from benchmarks.command_line import shown
 from benchmarks.costs import Figure, Section
-from benchmarks.report import ms, table
 from benchmarks.settings import FULL, QUICK, Settings
 from benchmarks.subjects.postgresql import run_sql, shared_server
+from benchmarks.tables import ms, table
 from locus.core.messages import Message
 from locus.core.state import AgentState
 from locus.memory.backends import postgresql_checkpointer, sqlite_checkpointer

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import json
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from agent_framework import Content, FileHistoryProvider, HistoryProvider, Message
+from agent_framework import Content, FileHistoryProvider, HistoryProvider, InMemoryHistoryProvider, Message
 from agent_framework._feature_stage import ExperimentalWarning
 
 from benchmarks.frameworks.subject import FrameworkSubject, Side
@@ -31,6 +32,9 @@ class Ours(Side):
     async def save(self, session_id: str, turn: Messages) -> None:
         await self._provider.save_messages(session_id, turn)
 
+    async def save_many(self, session_id: str, turns: Sequence[Messages]) -> None:
+        await self.save(session_id, [message for turn in turns for message in turn])
+
     async def newest(self, session_id: str, count: int) -> list[Any]:
         return [message.to_dict() for message in await self._provider.get_messages(session_id, limit=count)]
 
@@ -48,13 +52,46 @@ class Theirs(Side):
     async def save(self, session_id: str, turn: Messages) -> None:
         await self._provider.save_messages(session_id, turn)
 
+    async def save_many(self, session_id: str, turns: Sequence[Messages]) -> None:
+        await self.save(session_id, [message for turn in turns for message in turn])
+
     async def newest(self, session_id: str, count: int) -> list[Any]:
         return [message.to_dict() for message in (await self._provider.get_messages(session_id))[-count:]]
 
 
+class InMemory(Side):
+    """The framework's own, which keeps the messages in the state of the session."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self._provider = InMemoryHistoryProvider()
+        self._states: dict[str, dict[str, Any]] = {}
+
+    async def begin(self, session_id: str) -> None:
+        self._states[session_id] = {}
+
+    async def save(self, session_id: str, turn: Messages) -> None:
+        await self._provider.save_messages(session_id, turn, state=self._states[session_id])
+
+    async def save_many(self, session_id: str, turns: Sequence[Messages]) -> None:
+        await self.save(session_id, [message for turn in turns for message in turn])
+
+    async def newest(self, session_id: str, count: int) -> list[Any]:
+        found = await self._provider.get_messages(session_id, state=self._states[session_id])
+        return [message.to_dict() for message in found[-count:]]
+
+    def stored_bytes(self) -> int | None:
+        return None
+
+
 class AgentFrameworkSubject(FrameworkSubject):
     name = "Microsoft Agent Framework"
+    call = "`save_messages`"
+    store = "files; SQLite, NORMAL"
     own = "`FileHistoryProvider`"
+    in_memory = "`InMemoryHistoryProvider`"
+    one_by_one = 1_000
+    libraries = ("agent-framework-core",)
 
     def turn(self, number: int) -> Messages:
         """A turn as a run hands it over: the input, and what came of it."""
@@ -76,6 +113,9 @@ class AgentFrameworkSubject(FrameworkSubject):
 
     def theirs(self, folder: Path) -> Side:
         return Theirs(folder)
+
+    def floor(self, folder: Path) -> Side:
+        return InMemory(folder)
 
 
 SUBJECTS = [AgentFrameworkSubject()]

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 from uuid import NAMESPACE_OID, uuid5
 
+from claude_agent_sdk import InMemorySessionStore, SessionStore
 from claude_agent_sdk.types import SessionKey
 
 from benchmarks.frameworks.subject import FrameworkSubject, Side
@@ -49,11 +51,12 @@ def _entry(number: int, role: str, content: Any) -> dict[str, Any]:
     }
 
 
-class Ours(Side):
-    def __init__(self, folder: Path) -> None:
+class Entries(Side):
+    """Transcripts in a store of the SDK's kind."""
+
+    def __init__(self, folder: Path, sessions: SessionStore) -> None:
         super().__init__(folder)
-        self._store = sqlite_checkpointer(folder / "ours.db", durability="full")
-        self._sessions = LocusSessionStore(self._store)
+        self._sessions = sessions
 
     def _key(self, session_id: str) -> SessionKey:
         return {"project_key": "-srv-app", "session_id": session_id}
@@ -61,8 +64,31 @@ class Ours(Side):
     async def save(self, session_id: str, turn: list[Any]) -> None:
         await self._sessions.append(self._key(session_id), turn)
 
+    async def save_many(self, session_id: str, turns: Sequence[list[Any]]) -> None:
+        await self.save(session_id, [entry for turn in turns for entry in turn])
+
     async def newest(self, session_id: str, count: int) -> list[Any]:
-        return [*(await self._sessions.load(self._key(session_id), last=count) or ())]
+        return [*(await self._sessions.load(self._key(session_id)) or ())][-count:]
+
+
+class InMemory(Entries):
+    """The SDK's own, for tests."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder, InMemorySessionStore())
+
+    def stored_bytes(self) -> int | None:
+        return None
+
+
+class Ours(Entries):
+    def __init__(self, folder: Path) -> None:
+        self._store = sqlite_checkpointer(folder / "ours.db", durability="full")
+        self._kept = LocusSessionStore(self._store)
+        super().__init__(folder, self._kept)
+
+    async def newest(self, session_id: str, count: int) -> list[Any]:
+        return [*(await self._kept.load(self._key(session_id), last=count) or ())]
 
     async def close(self) -> None:
         await self._store.close()
@@ -70,7 +96,10 @@ class Ours(Side):
 
 class ClaudeSubject(FrameworkSubject):
     name = "Claude Agent SDK"
-    own = None
+    call = "`append`"
+    in_memory = "`InMemorySessionStore`"
+    one_by_one = 1_000
+    libraries = ("claude-agent-sdk",)
 
     def turn(self, number: int) -> list[Any]:
         return turn_entries(number)
@@ -80,6 +109,9 @@ class ClaudeSubject(FrameworkSubject):
 
     def ours(self, folder: Path) -> Side:
         return Ours(folder)
+
+    def floor(self, folder: Path) -> Side:
+        return InMemory(folder)
 
 
 SUBJECTS = [ClaudeSubject()]

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from google.adk.events.event import Event
 from google.adk.sessions.base_session_service import BaseSessionService, GetSessionConfig
+from google.adk.sessions.in_memory_session_service import InMemorySessionService
 from google.adk.sessions.session import Session
 from google.adk.sessions.sqlite_session_service import SqliteSessionService
 from google.genai import types
 
 from benchmarks.frameworks.subject import FrameworkSubject, Side
+from benchmarks.subjects.postgresql import OwnDatabase, asyncpg_url, server_version, shared_server
 from benchmarks.turns import turn
 from locus.integrations.google_adk import LocusSessionService
 
@@ -46,9 +49,23 @@ class ServiceSide(Side):
         await self._service.close()
 
 
+class InMemory(ServiceSide):
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder, InMemorySessionService())
+
+    def stored_bytes(self) -> int | None:
+        return None
+
+    async def close(self) -> None:
+        """It has nothing to close."""
+
+
 class ADKSubject(FrameworkSubject):
     name = "Google ADK, sessions"
+    call = "4 × `append_event`"
     own = "`SqliteSessionService`"
+    in_memory = "`InMemorySessionService`"
+    libraries: tuple[str, ...] = ("google-adk", "aiosqlite")
 
     def turn(self, number: int) -> list[Event]:
         said = turn(number)
@@ -86,5 +103,41 @@ class ADKSubject(FrameworkSubject):
     def theirs(self, folder: Path) -> Side:
         return ServiceSide(folder, SqliteSessionService(str(folder / "theirs.db")))
 
+    def floor(self, folder: Path) -> Side:
+        return InMemory(folder)
 
-SUBJECTS = [ADKSubject()]
+
+class DatabaseSide(ServiceSide):
+    """A service in a database of its own, which it makes tables in."""
+
+    def __init__(self, folder: Path, make: Callable[[str], Any]) -> None:
+        self._database = OwnDatabase(shared_server())
+        super().__init__(folder, make(self._database.url))
+
+    def stored_bytes(self) -> int | None:
+        return self._database.stored_bytes()
+
+    async def close(self) -> None:
+        await super().close()
+        self._database.remove()
+
+
+class PostgreSQLSubject(ADKSubject):
+    store = "PostgreSQL"
+    own = "`DatabaseSessionService`"
+    libraries = ("google-adk", "sqlalchemy", "asyncpg")
+    peers = True
+
+    def ours(self, folder: Path) -> Side:
+        return DatabaseSide(folder, LocusSessionService)
+
+    def theirs(self, folder: Path) -> Side:
+        from google.adk.sessions import DatabaseSessionService
+
+        return DatabaseSide(folder, lambda url: DatabaseSessionService(asyncpg_url(url)))
+
+    def servers(self) -> dict[str, str]:
+        return {"PostgreSQL": server_version(shared_server())}
+
+
+SUBJECTS = [ADKSubject(), PostgreSQLSubject()]

@@ -6,10 +6,12 @@ A save is what a program does for a turn: it has the conversation that it saved 
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from pydantic_ai.conversation import Conversation
+from pydantic_ai.conversation_store import ConversationStore, InMemoryConversationStore
 from pydantic_ai.messages import (
     ModelMessage,
     ModelMessagesTypeAdapter,
@@ -29,11 +31,12 @@ from locus.memory.backends import sqlite_checkpointer
 Messages = list[ModelMessage]
 
 
-class Ours(Side):
-    def __init__(self, folder: Path) -> None:
+class Conversations(Side):
+    """Conversations in a store of the framework's kind."""
+
+    def __init__(self, folder: Path, conversations: ConversationStore) -> None:
         super().__init__(folder)
-        self._store = sqlite_checkpointer(folder / "ours.db", durability="full")
-        self._conversations = LocusConversationStore(self._store)
+        self._conversations = conversations
         self._revisions: dict[str, str | None] = {}
 
     async def begin(self, session_id: str) -> None:
@@ -50,9 +53,28 @@ class Ours(Side):
         await self._conversations.save(conversation)
         self._revisions[session_id] = conversation.revision
 
+    async def save_many(self, session_id: str, turns: Sequence[Messages]) -> None:
+        await self.save(session_id, [message for turn in turns for message in turn])
+
     async def newest(self, session_id: str, count: int) -> list[Any]:
         loaded = await self._conversations.load(session_id, limit=count)
         return [] if loaded is None else loaded.messages
+
+
+class InMemory(Conversations):
+    """The framework's own, for tests."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder, InMemoryConversationStore())
+
+    def stored_bytes(self) -> int | None:
+        return None
+
+
+class Ours(Conversations):
+    def __init__(self, folder: Path) -> None:
+        self._store = sqlite_checkpointer(folder / "ours.db", durability="full")
+        super().__init__(folder, LocusConversationStore(self._store))
 
     async def close(self) -> None:
         await self._store.close()
@@ -60,7 +82,10 @@ class Ours(Side):
 
 class PydanticAISubject(FrameworkSubject):
     name = "Pydantic AI"
-    own = None
+    call = "`save`"
+    in_memory = "`InMemoryConversationStore`"
+    one_by_one = 1_000
+    libraries = ("pydantic-ai-slim",)
 
     def turn(self, number: int) -> Messages:
         texts = turn(number)
@@ -83,6 +108,9 @@ class PydanticAISubject(FrameworkSubject):
 
     def ours(self, folder: Path) -> Side:
         return Ours(folder)
+
+    def floor(self, folder: Path) -> Side:
+        return InMemory(folder)
 
 
 SUBJECTS = [PydanticAISubject()]

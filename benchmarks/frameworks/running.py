@@ -1,215 +1,234 @@
-"""`python -m benchmarks.frameworks.running`: sessions of frameworks, ours against each framework's own store.
+"""A turn through a framework: on our store, on the framework's own, and on its store in memory, which is the floor.
 
-The same turns go into both, one after the other, and who is first changes from save to save. Each length has a store of
-its own on each side. What theirs keep is the latest; ours keep every point of the history.
+Each length has a store of its own on each side. All are grown first. Then one turn of each length and side is timed in
+turn, in changing order, so that whatever disturbs the machine disturbs them all. What theirs keep is often the latest
+only; ours keep every point of the history.
 """
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import importlib
 import pkgutil
-import tempfile
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+import sys
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass, field
 from functools import partial
+from importlib.metadata import version
 from pathlib import Path
 from statistics import median
 from time import perf_counter
-from typing import Any
+from typing import Any, TypeVar
 
 import benchmarks.frameworks
-from benchmarks.clock import frozen, in_turn, settled
-from benchmarks.costs import Figure, Section
-from benchmarks.figures import FLAT, TINY_MS
+from benchmarks.clock import Calls, freeze, frozen, in_turn, timed
+from benchmarks.costs import FrameworkCost, SideCost
 from benchmarks.frameworks.subject import FrameworkSubject, Side
-from benchmarks.report import ms, table
-from benchmarks.settings import FULL, QUICK, Settings
+from benchmarks.peers.environments import libraries
+from benchmarks.settings import Settings
 
-NOT_SLOWER, STORED = 1.0, 1.5
 NEWEST = 20
-NO_SUBJECTS = {"subject", "running"}
+FEWEST = 5
+"""Rounds that a length gets, however long they take."""
+FEW_READS = 3
+"""How often the newest messages of a long session are read: some frameworks read all of it for that."""
+NO_SUBJECTS = {"running", "subject", "table"}
+OURS, THEIRS, FLOOR = "ours", "theirs", "floor"
+
+Progress = Callable[[str], None]
+T = TypeVar("T")
 
 
-@dataclass(frozen=True)
-class Costs:
-    """What one side takes at one length. Bytes are of all sessions of that length."""
-
-    save_ms: float
-    newest_ms: float
-    stored_bytes: int
+class TooSlowError(Exception):
+    """A side did not come to the length in its time."""
 
 
-@dataclass(frozen=True)
-class FrameworkCost:
-    """What sessions of that many turns take, on ours and on the framework's own store, if it has one."""
+@dataclass
+class Measured:
+    """One side of a lane, and how long its turns took."""
 
-    name: str
-    own: str | None
-    length: int
-    content_bytes: int
-    ours: Costs
-    theirs: Costs | None
+    side: Side
+    turns_ms: list[float] = field(default_factory=list)
+    before: int | None = None
+    grown: int = 0
 
 
-def subjects(only: str = "") -> list[FrameworkSubject]:
-    """Those of all frameworks, or of the one whose module is named."""
-    names = [found.name for found in pkgutil.iter_modules(benchmarks.frameworks.__path__)]
-    chosen = [name for name in sorted({*names} - NO_SUBJECTS) if name == (only or name)]
-    if not chosen:
-        raise SystemExit(f"there is no framework {only!r}; there are: {', '.join(sorted({*names} - NO_SUBJECTS))}")
-    return [each for name in chosen for each in importlib.import_module(f"benchmarks.frameworks.{name}").SUBJECTS]
+class Lane:
+    """Sessions of one length on all sides.
+
+    A short session would soon be a long one, so the turns are spread over several: each gets a few, up to exactly the
+    length.
+    """
+
+    def __init__(self, subject: FrameworkSubject, length: int, settings: Settings, folder: Path) -> None:
+        self.length = length
+        self.note = ""
+        self.seconds = 0.0
+        self.rounds = 0
+        self._subject = subject
+        self._settings = settings
+        self._each = min(settings.framework_rounds, max(1, length // 2))
+        self._names = [f"session-{number}" for number in range(-(-settings.framework_rounds // self._each))]
+        self._bulk = length - self._each > subject.one_by_one
+        makers = {OURS: subject.ours}
+        if subject.own is not None:
+            makers[THEIRS] = subject.theirs
+        if subject.in_memory is not None:
+            makers[FLOOR] = subject.floor
+        self.sides: dict[str, Measured] = {}
+        for name, make in makers.items():
+            place = folder / name
+            place.mkdir(parents=True)
+            self.sides[name] = Measured(make(place))
+
+    async def grow(self) -> None:
+        """Bring the sessions to where the timed turns begin. A side that takes too long for that is left out."""
+        for name, measured in [*self.sides.items()]:
+            await measured.side.open()
+            try:
+                await self._grow(measured.side)
+            except TooSlowError as error:
+                self.note = " ".join(filter(None, (self.note, f"{name}: {error}")))
+                del self.sides[name]
+                await measured.side.close()
+                continue
+            measured.before = measured.side.stored_bytes()
+
+    async def _grow(self, side: Side) -> None:
+        count = self.length - self._each
+        end = perf_counter() + self._settings.framework_growth_seconds
+        for name in self._names:
+            await side.begin(name)
+            if self._bulk:
+                await side.save_many(name, [self._subject.turn(number) for number in range(count)])
+                continue
+            for number in range(count):
+                await side.save(name, self._subject.turn(number))
+                if perf_counter() > end:
+                    raise TooSlowError(f"{number + 1:,} turns in {self._settings.framework_growth_seconds:.0f} s.")
+
+    @property
+    def done(self) -> bool:
+        if self.rounds >= len(self._names) * self._each:
+            return True
+        return self.rounds >= FEWEST and self.seconds > self._settings.framework_seconds
+
+    async def round(self) -> None:
+        """One turn on each side, in changing order."""
+        began = perf_counter()
+        name = self._names[self.rounds // self._each]
+        number = self.length - self._each + self.rounds % self._each
+        sides = [*self.sides.values()]
+        for place in range(len(sides)):
+            measured = sides[(self.rounds + place) % len(sides)]
+            turn = self._subject.turn(number)
+            measured.turns_ms.append(await timed(partial(measured.side.save, name, turn)))
+        self.rounds += 1
+        self.seconds += perf_counter() - began
+
+    async def cost(self) -> FrameworkCost:
+        subject = self._subject
+        for measured in self.sides.values():
+            stored = measured.side.stored_bytes()
+            if stored is not None and measured.before is not None:
+                measured.grown = stored - measured.before
+        name = self._names[(self.rounds - 1) // self._each]
+        kept = [await measured.side.newest(name, NEWEST) for measured in self.sides.values()]
+        if not kept[0] or len({len(newest) for newest in kept}) != 1:
+            raise RuntimeError(f"{subject.name}: the sides have not kept the same")
+        del kept
+        reads: list[Calls] = [{"ms": partial(measured.side.newest, name, NEWEST)} for measured in self.sides.values()]
+        newest = await in_turn(reads, FEW_READS if self._bulk else self._settings.loads)
+        costs = {
+            side: SideCost(
+                turn_ms=median(measured.turns_ms),
+                newest_ms=found["ms"],
+                added_bytes=None if measured.before is None else measured.grown / self.rounds,
+                stored_bytes=None if self._bulk or measured.before is None else measured.before + measured.grown,
+            )
+            for (side, measured), found in zip(self.sides.items(), newest, strict=True)
+        }
+        turns = len(self._names) * (self.length - self._each) + self.rounds
+        return FrameworkCost(
+            subject.name,
+            subject.call,
+            subject.store,
+            subject.own,
+            subject.in_memory,
+            self.length,
+            sum(subject.content(subject.turn(number)) for number in range(SAMPLE)) * turns // SAMPLE,
+            costs.get(OURS),
+            costs.get(THEIRS),
+            costs.get(FLOOR),
+            self.note,
+        )
+
+    async def close(self) -> None:
+        for measured in self.sides.values():
+            await measured.side.close()
+
+
+SAMPLE = 100
+"""Turns whose content is weighed; all have about the same."""
+
+
+def modules(only: Sequence[str] = ()) -> list[str]:
+    """These modules, if they are there; else all that have subjects. LangGraph's is the first."""
+    names = {module.name for module in pkgutil.iter_modules(benchmarks.frameworks.__path__)} - NO_SUBJECTS
+    for name in only:
+        if name not in names:
+            raise SystemExit(f"there is no framework {name!r}; there are: {', '.join(sorted(names))}")
+    return sorted(names & {*(only or names)}, key=lambda name: (name != "langgraph", name))
+
+
+def subjects(module: str, *, peers: bool = False) -> list[FrameworkSubject]:
+    """What is measured of a framework; without `peers` only that whose libraries are there anyway."""
+    found: list[FrameworkSubject] = importlib.import_module(f"benchmarks.frameworks.{module}").SUBJECTS
+    return [subject for subject in found if peers or not subject.peers]
 
 
 async def measure_subject(subject: FrameworkSubject, settings: Settings, folder: Path) -> list[FrameworkCost]:
-    return [
-        await _measure_length(subject, length, settings, folder / str(length)) for length in settings.session_lengths
-    ]
+    lanes = [Lane(subject, length, settings, folder / str(length)) for length in settings.framework_lengths]
+    try:
+        with frozen():
+            for lane in lanes:
+                await lane.grow()
+            freeze()
+            while waiting := [lane for lane in lanes if not lane.done]:
+                for lane in waiting:
+                    await lane.round()
+                    if lane.done:
+                        freeze()  # what a long session has left behind is not looked through for every shorter one
+            return [await lane.cost() for lane in lanes]
+    finally:
+        for lane in lanes:
+            await lane.close()
 
 
-async def _measure_length(subject: FrameworkSubject, length: int, settings: Settings, folder: Path) -> FrameworkCost:
-    """A short session would soon be a long one, so the saves are spread over several."""
-    sides = [*_sides(subject, folder)]
-    each = min(settings.session_rounds, max(1, length // 2))
-    names = [f"session {number}" for number in range(-(-settings.session_rounds // each))]
-    times: list[list[float]] = [[] for _ in sides]
-    for name in names:
-        for side in sides:
-            await side.begin(name)
-        for number in range(length):
-            turn = subject.turn(number)
-            for which in _order(len(sides), number):
-                elapsed = await _timed_save(sides[which], name, turn)
-                if number >= length - each:
-                    times[which].append(elapsed)
-    kept = [await side.newest(names[-1], NEWEST) for side in sides]
-    if not kept[0] or len({len(each) for each in kept}) != 1:
-        raise RuntimeError(f"{subject.name}: the two sides have not kept the same")
-    with frozen():
-        newest = await in_turn([{"ms": partial(side.newest, names[-1], NEWEST)} for side in sides], settings.loads)
-    for side in sides:
-        await side.close()
-    costs = [
-        Costs(median(saves), reads["ms"], _stored(side.folder))
-        for side, saves, reads in zip(sides, times, newest, strict=True)
-    ]
-    content = len(names) * sum(subject.content(subject.turn(number)) for number in range(length))
-    return FrameworkCost(subject.name, subject.own, length, content, costs[0], costs[1] if len(costs) > 1 else None)
+def driven(work: Coroutine[Any, Any, T]) -> T:
+    """Run what never waits, without an event loop: as it is in a blocking program."""
+    try:
+        while True:
+            if work.send(None) is not None:  # `sleep(0)` hands over None
+                raise RuntimeError("this has to wait, and can't in a blocking program")
+    except StopIteration as done:
+        value: T = done.value
+        return value
 
 
-def _sides(subject: FrameworkSubject, folder: Path) -> Iterator[Side]:
-    for name, make in {"ours": subject.ours, "theirs": subject.theirs}.items():
-        if name == "ours" or subject.own is not None:
-            place = folder / name
-            place.mkdir(parents=True)
-            yield make(place)
-
-
-def _order(count: int, number: int) -> Sequence[int]:
-    return range(count) if number % 2 else range(count - 1, -1, -1)
-
-
-async def _timed_save(side: Side, session_id: str, turn: Any) -> float:
-    await settled()
-    started = perf_counter()
-    await side.save(session_id, turn)
-    return (perf_counter() - started) * 1e3
-
-
-def _stored(folder: Path) -> int:
-    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
-
-
-def framework_figures(costs: Sequence[FrameworkCost]) -> list[Figure]:
-    """What was promised of one subject, from its shortest and its longest sessions."""
-    first, last = costs[0], costs[-1]
-    found = []
-    for cost, ahead in ((first, False), (last, True)):
-        if cost.theirs is not None:
-            ratio = cost.ours.save_ms / cost.theirs.save_ms
-            found.append(
-                Figure(
-                    f"a save ÷ the framework's own, at {cost.length:,} turns",
-                    cost.name,
-                    f"{'<' if ahead else '≤'} {NOT_SLOWER:g}×",
-                    f"{ratio:.2f}×",
-                    ratio < NOT_SLOWER if ahead else ratio <= NOT_SLOWER,
-                )
-            )
-    span = f"at {last.length:,} ÷ at {first.length:,} turns"
-    if last.theirs is None:
-        ratio = last.ours.save_ms / first.ours.save_ms
-        found.append(Figure(f"a save, {span}", last.name, f"≤ {FLAT:g}", f"{ratio:.2f}", ratio <= FLAT))
-    stored = last.ours.stored_bytes / last.content_bytes
-    found.append(
-        Figure(
-            f"stored bytes ÷ content, at {last.length:,} turns",
-            last.name,
-            f"≤ {STORED:g}",
-            f"{stored:.2f}",
-            stored <= STORED,
-        )
-    )
-    early, late = first.ours.newest_ms, last.ours.newest_ms
-    found.append(
-        Figure(
-            f"the newest {NEWEST} messages, {span}",
-            last.name,
-            f"≤ {FLAT:g} or < {TINY_MS:g} ms more",
-            f"{late / early:.2f}",
-            late <= FLAT * early or late - early < TINY_MS,
-        )
-    )
-    return found
-
-
-def framework_table(costs: Sequence[FrameworkCost]) -> str:
-    head = [
-        *("framework", "its own store", "turns", "save ms", "its own ms", f"newest {NEWEST} ms", "its own ms"),
-        *("content MB", "stored MB", "its own MB"),
-    ]
-    rows = []
-    for cost in costs:
-        ours, theirs = cost.ours, cost.theirs
-        rows.append(
-            [
-                *(cost.name, cost.own or "–", f"{cost.length:,}"),
-                *(ms(ours.save_ms), ms(theirs.save_ms if theirs else None)),
-                *(ms(ours.newest_ms), ms(theirs.newest_ms if theirs else None)),
-                *(_mb(cost.content_bytes), _mb(ours.stored_bytes), _mb(theirs.stored_bytes) if theirs else "–"),
-            ]
-        )
-    return table(head, rows)
-
-
-def _mb(value: int) -> str:
-    return f"{value / 1e6:,.2f}"
-
-
-async def framework_section(settings: Settings, folder: Path, only: str = "") -> Section:
-    figures: list[Figure] = []
+def measure_framework(
+    module: str, settings: Settings, folder: Path, progress: Progress, *, peers: bool
+) -> tuple[list[FrameworkCost], dict[str, str]]:
+    """The costs, and the versions of everything that took part."""
     costs: list[FrameworkCost] = []
-    for number, subject in enumerate(subjects(only)):
-        found = await measure_subject(subject, settings, folder / f"subject-{number}")
-        figures += framework_figures(found)
-        costs += found
-    return Section("Sessions of frameworks, next to their own stores", figures, framework_table(costs))
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.frameworks.running", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="short sessions: to see that it works, not to measure")
-    parser.add_argument("--only", default="", help="the module of one framework: openai_agents")
-    options = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="locus-bench-") as folder:
-        section = asyncio.run(framework_section(QUICK if options.quick else FULL, Path(folder), options.only))
-    print(section.table)
-    print()
-    for figure in section.figures:
-        outcome = "reached" if figure.ok else "missed"
-        print(f"{figure.backend}: {figure.what}: {figure.measured}; target {figure.target}: {outcome}")
-
-
-if __name__ == "__main__":
-    main()
+    versions: dict[str, str] = {}
+    if peers and (found := str(libraries(progress))) not in sys.path:
+        sys.path.append(found)
+    for number, subject in enumerate(subjects(module, peers=peers)):
+        began = perf_counter()
+        work = measure_subject(subject, settings, folder / f"subject-{number}")
+        costs += driven(work) if subject.blocking else asyncio.run(work)
+        versions |= {name: version(name) for name in subject.libraries}
+        versions |= subject.servers()
+        progress(f"{subject.name}, {subject.call}, {subject.store}, {subject.own}: {perf_counter() - began:.1f} s")
+    return costs, versions

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from strands.session import FileSessionManager, SessionRepository
-from strands.storage import LocalFileStorage, Storage
+from strands.storage import InMemoryStorage, LocalFileStorage, Storage
 from strands.types.session import Session, SessionAgent, SessionMessage, SessionType
 
 from benchmarks.frameworks.subject import FrameworkSubject, Side
@@ -81,6 +82,12 @@ class Snapshots(Side):
     async def save(self, session_id: str, turn: Messages) -> None:
         messages = self._messages[session_id]
         messages += turn
+        await self._write(session_id, messages)
+
+    async def save_many(self, session_id: str, turns: Sequence[Messages]) -> None:
+        await self.save(session_id, [message for turn in turns for message in turn])
+
+    async def _write(self, session_id: str, messages: Messages) -> None:
         data = {"messages": messages, "state": {}, "conversation_manager_state": {}, "interrupt_state": {}}
         now = datetime.now(UTC).isoformat()
         snapshot = {"scope": "agent", "schema_version": "1.0", "created_at": now, "data": data, "app_data": {}}
@@ -98,13 +105,25 @@ class Snapshots(Side):
             await self._storage.close()
 
 
+class SnapshotsInMemory(Snapshots):
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder, InMemoryStorage())
+
+    def stored_bytes(self) -> int | None:
+        return None
+
+
 def _size(messages: list[Any]) -> int:
     return len(json.dumps(messages, ensure_ascii=False, separators=(",", ":")).encode())
 
 
 class StrandsSubject(FrameworkSubject):
     name = "Strands, sessions"
+    call = "4 × `create_message`"
+    store = "files; SQLite, NORMAL"
     own = "`FileSessionManager`"
+    blocking = True
+    libraries = ("strands-agents",)
 
     def turn(self, number: int) -> Messages:
         return turn_messages(number)
@@ -131,7 +150,7 @@ class SyncedFiles(FileSessionManager):
 
 
 class SyncedSubject(StrandsSubject):
-    name = "Strands, sessions, synced"
+    store = "files with an fsync; SQLite, FULL"
     own = "`FileSessionManager` with an fsync"
 
     def ours(self, folder: Path) -> Side:
@@ -143,7 +162,11 @@ class SyncedSubject(StrandsSubject):
 
 class SnapshotSubject(StrandsSubject):
     name = "Strands, snapshots"
+    call = "`write`"
     own = "`LocalFileStorage`"
+    in_memory = "`InMemoryStorage`"
+    blocking = False
+    one_by_one = 1_000
 
     def content(self, turn: Messages) -> int:
         return _size(turn)
@@ -153,6 +176,9 @@ class SnapshotSubject(StrandsSubject):
 
     def theirs(self, folder: Path) -> Side:
         return Snapshots(folder, LocalFileStorage(str(folder)))
+
+    def floor(self, folder: Path) -> Side:
+        return SnapshotsInMemory(folder)
 
 
 SUBJECTS = [StrandsSubject(), SyncedSubject(), SnapshotSubject()]

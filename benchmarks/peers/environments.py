@@ -1,4 +1,4 @@
-"""Measures other libraries: each in a virtual environment of its own, outside this tree.
+"""Installs and measures other libraries: each in a virtual environment of its own, outside this tree.
 
 One of them is imported under our own name, so they can't be installed beside us. A peer that grows too slow or
 too large is cut off, and marked; one that cannot be installed or fails is marked, too.
@@ -46,22 +46,6 @@ ENVIRONMENTS = (
         "benchmarks.peers.locus_sdk",
         ("MemoryCheckpointer", "FileCheckpointer", "redis_checkpointer", "postgresql_checkpointer"),
         MappingProxyType({"redis_checkpointer": "redis", "postgresql_checkpointer": "postgresql"}),
-    ),
-    Environment(
-        "LangGraph 1.2.20",
-        (
-            *("langgraph==1.2.20", "langgraph-checkpoint==4.3.1", "langgraph-checkpoint-sqlite==3.1.2"),
-            *("langgraph-checkpoint-postgres==3.2.0", "psycopg[binary]"),
-        ),
-        "benchmarks.peers.langgraph_savers",
-        ("InMemorySaver", "SqliteSaver", "AsyncSqliteSaver", "PostgresSaver", "AsyncPostgresSaver"),
-        MappingProxyType({"PostgresSaver": "postgresql", "AsyncPostgresSaver": "postgresql"}),
-    ),
-    Environment(
-        "openai-agents 0.24.0",
-        ("openai-agents==0.24.0",),
-        "benchmarks.peers.openai_sessions",
-        ("SQLiteSession",),
     ),
 )
 
@@ -143,6 +127,23 @@ def installed(environment: Environment, progress: Progress) -> Path:
     _run([sys.executable, "-m", "pip", "--python", str(python), "install", "--quiet", *environment.requirements])
     stamp.write_text(wanted, encoding="utf-8")
     return python
+
+
+BESIDE = ("sqlalchemy==2.1.8", "greenlet==3.5.6", "asyncpg==0.32.0")
+"""What some of the frameworks' own stores need that nothing else here does."""
+
+
+def libraries(progress: Progress) -> Path:
+    """A folder with these libraries, for the end of `sys.path`; made if it is not there."""
+    wanted = "\n".join((*BESIDE, sys.version.split()[0]))
+    place = CACHE / f"libraries-{hashlib.sha256(wanted.encode()).hexdigest()[:8]}"
+    stamp = place / "complete"
+    if not stamp.exists():
+        progress(f"installing {', '.join(BESIDE)} into {place}")
+        shutil.rmtree(place, ignore_errors=True)
+        _run([sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", str(place), *BESIDE])
+        stamp.write_text(wanted, encoding="utf-8")
+    return place
 
 
 def _run(command: list[str]) -> None:

@@ -34,6 +34,9 @@ class Subject(ABC):
     cold_load_limit: ClassVar[float] = 1.5
     """How many times what parsing takes a load may take that knows nothing."""
 
+    blocking_limit: ClassVar[float | None] = None
+    """How many times the floor's time a blocking save may take, where the floor can be called without a loop too."""
+
     many_limit: ClassVar[float | None] = None
     """How many saves per second at least, of many conversations at once, over those of the floor."""
 

@@ -46,6 +46,7 @@ class FileSubject(Subject):
     name = "file"
     turn_limit = 3.0
     save_limit = 2.0
+    blocking_limit = 2.0
 
     def open(self) -> Checkpointer:
         return FileCheckpointer(self.folder / "threads")
@@ -63,7 +64,8 @@ class SQLiteSubject(Subject):
 
     name = "sqlite FULL"
     save_limit = 1.5
-    many_limit = 1.2
+    blocking_limit: ClassVar[float | None] = 1.6
+    many_limit = 1.0
     durability: ClassVar[Literal["full", "normal"]] = "full"
 
     @property
@@ -89,6 +91,7 @@ class SQLiteNormalSubject(SQLiteSubject):
     name = "sqlite NORMAL"
     longest_thread = 1_000
     save_limit = 2.2
+    blocking_limit = None
     many_limit = 0.6
     durability: ClassVar[Literal["full", "normal"]] = "normal"
 

@@ -23,6 +23,10 @@ class Floor(ABC):
     async def append(self, thread_id: str, body: str) -> None:
         """Write one text, as durably as the backend beside it."""
 
+    def append_blocking(self, thread_id: str, body: str) -> None:
+        """The same, called as a blocking program calls it: in its own OS thread."""
+        raise NotImplementedError(f"{type(self).__name__} is called from an event loop")
+
     async def read(self, thread_id: str) -> Sequence[Any] | None:
         """All texts of a thread, by the raw driver; `None` where reading is not compared."""
         return None
@@ -59,9 +63,9 @@ class FileFloor(Floor):
         self._files: dict[str, BinaryIO] = {}
 
     async def append(self, thread_id: str, body: str) -> None:
-        await asyncio.to_thread(self._append, thread_id, body)
+        await asyncio.to_thread(self.append_blocking, thread_id, body)
 
-    def _append(self, thread_id: str, body: str) -> None:
+    def append_blocking(self, thread_id: str, body: str) -> None:
         file = self._files.get(thread_id)
         if file is None:
             file = self._files[thread_id] = (self._folder / f"{thread_id}.jsonl").open("ab", buffering=0)
@@ -91,9 +95,9 @@ class SQLiteFloor(Floor):
         )
 
     async def append(self, thread_id: str, body: str) -> None:
-        await asyncio.get_running_loop().run_in_executor(self._worker, self._append, thread_id, body)
+        await asyncio.get_running_loop().run_in_executor(self._worker, self.append_blocking, thread_id, body)
 
-    def _append(self, thread_id: str, body: str) -> None:
+    def append_blocking(self, thread_id: str, body: str) -> None:
         number = self._numbers[thread_id] = self._numbers.get(thread_id, 0) + 1
         self._connection.execute("INSERT INTO turns VALUES (?, ?, ?)", (thread_id, number, body))
         self._connection.commit()

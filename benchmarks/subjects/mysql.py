@@ -76,7 +76,7 @@ class MySQLSubject(Subject):
 
     name = "mysql"
     cold_load_limit = 1.8
-    save_limit = 2.0
+    save_limit = 1.8
     many_limit = 0.7
 
     def __init__(self, folder: Path) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 from uuid import uuid4
 
 import psycopg
@@ -100,3 +101,42 @@ def stored_bytes(server: PostgreSQLServer, tables: Iterable[str]) -> int:
     sizes = " + ".join(f"pg_total_relation_size('{table}')" for table in tables)
     ((size,),) = run_sql(server, f"SELECT {sizes}")
     return int(size)
+
+
+class OwnDatabase:
+    """A database for somebody who can't be told to use a schema."""
+
+    def __init__(self, server: PostgreSQLServer) -> None:
+        self._server = server
+        self._name = f"b{uuid4().hex[:12]}"
+        run_sql(server, f"CREATE DATABASE {self._name}")
+        self.url = urlsplit(server.url)._replace(path=f"/{self._name}").geturl()
+        self._empty = self._size()
+
+    def stored_bytes(self) -> int:
+        """What it has grown by."""
+        return self._size() - self._empty
+
+    def _size(self) -> int:
+        ((size,),) = run_sql(self._server, f"SELECT pg_database_size('{self._name}')")
+        return int(size)
+
+    def remove(self) -> None:
+        run_sql(self._server, f"DROP DATABASE {self._name} WITH (FORCE)")
+
+
+def schema_bytes(server: PostgreSQLServer, schema: str) -> int:
+    """The tables of a schema, with their indexes and what is kept out of line."""
+    where = f"pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = '{schema}' AND c.relkind = 'r'"
+    ((size,),) = run_sql(server, f"SELECT coalesce(sum(pg_total_relation_size(c.oid)), 0) FROM pg_class c JOIN {where}")
+    return int(size)
+
+
+def asyncpg_url(url: str) -> str:
+    """As SQLAlchemy takes it, for the driver that its users have."""
+    return url.replace("postgresql://", "postgresql+asyncpg://", 1)
+
+
+def server_version(server: PostgreSQLServer) -> str:
+    ((version,),) = run_sql(server, "SHOW server_version")
+    return str(version).split()[0]

@@ -58,7 +58,7 @@ class RedisSubject(Subject):
 
     name = "redis always"
     save_limit = 1.6
-    many_limit = 0.7
+    many_limit = 0.6
     load_limit = 1.5
     durable: ClassVar[bool] = True
 
@@ -95,3 +95,9 @@ def keys_of(client: Any, prefix: str) -> Iterable[bytes]:
 def memory_of(server: RedisServer, prefix: str) -> int:
     with redis.Redis(port=server.port) as client:
         return sum(int(client.memory_usage(key, samples=0) or 0) for key in keys_of(client, prefix))
+
+
+def server_version(server: RedisServer) -> str:
+    with redis.Redis(port=server.port) as client:
+        found: Any = client.info("server")
+        return str(found["redis_version"])

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from locus.agent import Agent, AgentConfig
-from locus.agent.config import Settings
+from locus.agent.config import AllSettings, Settings
 from locus.errors import ConfigurationError
 from locus.memory.backends import MemoryCheckpointer, SQLiteBackend, StorageBackendAdapter, sqlite_checkpointer
 from locus.memory.registry import as_checkpointer
@@ -126,12 +126,15 @@ async def test_agents_take_all_of_these(tmp_path: Path) -> None:
 def test_the_parameters_of_an_agent_are_the_fields_of_its_config() -> None:
     named = inspect.signature(Agent).parameters
     fields = AgentConfig.__dataclass_fields__
-    assert [name for name in named if name not in ("config", "unknown")] == list(fields)
+    assert [name for name in named if name != "config"] == list(fields)
     assert {name: named[name].annotation for name in fields} == {name: fields[name].type for name in fields}
     assert all(f"`{name}`" in (Agent.__doc__ or "") for name in fields)
     by_factories = {name: fields[name].type for name in Settings.__annotations__}
     assert {name: hint.__forward_arg__ for name, hint in Settings.__annotations__.items()} == by_factories
     assert fields.keys() - Settings.__annotations__.keys() == {"model", "tools", "memory", "system_prompt"}
+    assert {name: hint.__forward_arg__ for name, hint in AllSettings.__annotations__.items()} == {
+        name: field.type for name, field in fields.items()
+    }
 
 
 @pytest.mark.parametrize(("method", "other"), [("run", "invoke"), ("resume", "resume_invoke")])

@@ -16,7 +16,7 @@ from locus.agent.config import UnknownOutcome
 from locus.agent.recovery import unknown
 from locus.memory.backends import sqlite_checkpointer
 from locus.testing.data import SOAK
-from locus.testing.processes.workers import PATIENCE, Crew, Message, Worker
+from locus.testing.processes.workers import PATIENCE, Crew, JSONMessage, Worker
 from tests.agent.crash_jobs import REPEATABLE, as_told, work
 
 UNKNOWN = unknown("taken_over")
@@ -33,7 +33,7 @@ MOMENT = 0.004
 class Attempt:
     """One process of a run: what it said, and whether it was killed."""
 
-    said: list[Message] = field(default_factory=list)
+    said: list[JSONMessage] = field(default_factory=list)
     killed: bool = False
     result: dict[str, Any] | None = None
 

@@ -35,7 +35,7 @@ from locus.memory.backends.opensearch.schema import Record
 from locus.memory.backends.postgresql import together as postgresql_together
 from locus.memory.backends.postgresql.engine import PostgreSQLEngine
 from locus.memory.backends.redis import scripts
-from locus.memory.backends.redis.client import Call
+from locus.memory.backends.redis.client import ScriptCall
 from locus.memory.backends.redis.engine import RedisEngine
 from locus.memory.backends.redis.scripts import Script
 from locus.memory.engine import CommitsTogether, Engine
@@ -221,7 +221,7 @@ def _before_groups_of_scripts(patch: pytest.MonkeyPatch, engine: Engine, meddle:
     assert isinstance(engine, RedisEngine)
     clients, run_each = engine._clients, engine._clients.run_each
 
-    async def meddled(calls: Sequence[Call]) -> list[Any]:
+    async def meddled(calls: Sequence[ScriptCall]) -> list[Any]:
         await meddle()
         return await run_each(calls)
 

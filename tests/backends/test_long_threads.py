@@ -96,7 +96,7 @@ def _after_portions(engine: Engine, between: Callable[[], Awaitable[None]]) -> I
         owner: Any = engine._clients
         name = "run_reporting_repeats"
     else:
-        owner, name = engine, "_remove_in_turn" if isinstance(engine, SQLiteEngine) else "_alter"
+        owner, name = engine, "_remove_in_turn"
     original = getattr(owner, name)
 
     async def watched(*arguments: Any) -> Any:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from locus.testing.processes.crash import Tally
+from locus.testing.processes.crash import KillTally
 from locus.testing.processes.crash_jobs import save_until_killed
 from locus.testing.processes.ledger import Ledger
 from locus.testing.processes.workers import Crew
@@ -36,9 +36,9 @@ def disk(tmp_path: Path) -> Iterator[Disk]:
     disk.unmount()
 
 
-async def fail(disk: Disk, store: DurableTestStore, url: str, *, failures: int) -> Tally:
+async def fail(disk: Disk, store: DurableTestStore, url: str, *, failures: int) -> KillTally:
     """Let a process save, and let its machine stop in the middle of that: the process, and what the disk takes."""
-    rng, tally = random.Random(7), Tally()
+    rng, tally = random.Random(7), KillTally()
     ledger = Ledger("thread")
     with Crew(url) as crew:
         for _ in range(failures):

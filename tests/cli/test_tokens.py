@@ -23,7 +23,7 @@ STATE = AgentState(agent_id="a").with_message(Message.user("hello"))
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
     folder = tmp_path_factory.mktemp("server")
-    with serving(folder, "sqlite:///t.db", LOCUS_SERVER_TOKENS=f"{WRITER};{READER} read") as server:
+    with serving(folder, "sqlite:///t.db", LOCUS_SERVER_TOKENS=f"{WRITER}\n{READER} read") as server:
         with HTTPCheckpointer(server.url, token=WRITER).sync as handle:
             handle.save(STATE, "kept", "c1")
         yield server

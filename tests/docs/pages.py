@@ -55,8 +55,11 @@ NEEDS: dict[str, dict[str, Callable[[Any], dict[str, str]]]] = {
 }
 """By page, the fixtures that it needs, and the variables that each of them sets."""
 
-ELSEWHERE = {"docs/backup.md": "tests/backends/test_backup.py"}
-"""Pages whose blocks need several servers and programs, and the test that runs them, section by section."""
+WITH_CREWAI = "docs/integrations/crewai.md"
+"""The page whose blocks need CrewAI, which is not in `.venv`."""
+
+ELSEWHERE = {"docs/backup.md": "tests/backends/test_backup.py", WITH_CREWAI: "tests/integrations/crewai/test_page.py"}
+"""Pages whose blocks need several servers and programs, or another environment, and the test that runs them."""
 
 SERVING = ("README.md", "docs/server.md", "docs/backends/http.md")
 """Pages that start `locus serve`, on a port that only one of them can have at a time."""

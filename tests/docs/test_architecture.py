@@ -1,7 +1,8 @@
-"""docs/architecture.md draws the layers that import-linter checks, and names every module of `looking`."""
+"""docs/architecture.md draws the layers that import-linter checks, and says where things are."""
 
 from __future__ import annotations
 
+import importlib
 import re
 import tomllib
 from pathlib import Path
@@ -60,3 +61,12 @@ def test_every_module_that_the_terminal_and_the_browser_share_is_named() -> None
     table = PAGE.partition("\n## Looking\n")[2].partition("\n## ")[0]
     named = set(re.findall(r"`(\w+)`", "".join(line.split("|")[1] for line in table.splitlines() if "|" in line)))
     assert named == {file.stem for file in (ROOT / "src/locus/looking").glob("*.py")} - {"__init__"}
+
+
+def test_things_are_in_the_modules_that_are_named_with_them() -> None:
+    named = re.findall(r"`([a-z_/]+\.py)`: `(?:(\w+)\.)?(\w+)`", PAGE)
+    assert len(named) > 5
+    for path, owner, name in named:
+        module = importlib.import_module("locus." + path.removesuffix(".py").replace("/", "."))
+        thing = getattr(getattr(module, owner) if owner else module, name)
+        assert getattr(thing, "__module__", module.__name__) == module.__name__, f"{path} only imports {name}"

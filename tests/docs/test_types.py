@@ -12,10 +12,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.docs.pages import WITH_CREWAI
 from tests.docs.shell import ROOT
 from tests.docs.typed import write_modules
 
-PAGES = ["README.md", *sorted(str(page.relative_to(ROOT)) for page in ROOT.glob("docs/**/*.md"))]
+PAGES = ["README.md", *sorted({str(page.relative_to(ROOT)) for page in ROOT.glob("docs/**/*.md")} - {WITH_CREWAI})]
 TIMEOUT = 280
 
 

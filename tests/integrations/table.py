@@ -45,6 +45,8 @@ FRAMEWORKS = {
     "google_adk": Framework("Google ADK", "google-adk.md"),
     "agent_framework": Framework("Microsoft Agent Framework", "agent-framework.md"),
     "strands": Framework("Strands", "strands.md"),
+    "crewai": Framework("CrewAI", "crewai.md"),
+    "a2a": Framework("A2A", "a2a.md"),
 }
 
 BACKENDS = ("memory", "file", "sqlite", "postgresql", "mysql", "oracle", "redis", "opensearch", "s3", "oci", "http")
@@ -161,7 +163,8 @@ def written(page: str, found: set[Pass]) -> str:
 def main(arguments: list[str]) -> int:
     code = 0
     if arguments != ["--write"]:
-        folders = [f"tests/integrations/{name}/test_sessions.py" for name in FRAMEWORKS]
+        folders = [f"tests/integrations/{name}/test_sessions.py" for name in FRAMEWORKS if name != "crewai"]
+        folders.append("tests/integrations/test_crewai.py")  # which runs its suite in another environment
         given = arguments if any(each.startswith("tests/") for each in arguments) else [*folders, *arguments]
         seen = PASSED.with_suffix(".seen")
         seen.unlink(missing_ok=True)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from a2a.server.context import ServerCallContext
 
 from locus.memory.backends import sqlite_checkpointer
 from locus.threads import AsyncStoreUser, BlockingStoreUser, BothWaysStoreUser, StoreUser
@@ -56,6 +57,7 @@ CASES = [
         "ClosedError",
     ),
     Case("strands", "LocusSessionRepository", lambda one: one.read_session("s"), "SessionException"),
+    Case("a2a", "LocusTaskStore", lambda one: one.get("t", ServerCallContext()), None),
     Case("strands", "LocusStorage", lambda one: one.read("k"), "StorageError"),
 ]
 every_class = pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])

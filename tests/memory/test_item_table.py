@@ -34,7 +34,11 @@ async def test_a_read_answers_each_question_as_of_one_instant(tmp_path: Path) ->
     answers = await table.read(
         NOW,
         gets=[("a/", "x"), ("a/", "missing")],
-        searches=[Search("a/", 10), Search("", 10, wanted={"n": {"$gt": 1}}), Search("", 10, query="two words")],
+        searches=[
+            Search("a/", 10),
+            Search("", 10, wanted={"n": {"$gt": 1}}),
+            Search("", 10, query="two words"),
+        ],
         below=["a/"],
     )
     assert [item and item.value for item in answers.items] == ['{"n":1}', None]

@@ -22,7 +22,7 @@ from locus.errors import BackendUnavailableError, ConfigurationError
 from locus.memory.backends import HTTPCheckpointer, MemoryCheckpointer
 from locus.server import Quota, Token, create_app
 from locus.server.auth import parse_tokens
-from locus.server.quotas import KEPT_DAYS, Ledger
+from locus.server.quotas import KEPT_DAYS, QuotaLedger
 from locus.wire.problems import Problem
 from tests.server.running import ACME, READER, TOKENS, WRITER, asking, serving, threaded
 
@@ -150,7 +150,7 @@ async def test_as_many_at_once_as_there_may_be() -> None:
 class TestTheLedger:
     def test_a_day_begins_at_midnight_in_utc(self) -> None:
         now = datetime(2026, 1, 31, 23, 59, 58, tzinfo=UTC)
-        ledger = Ledger(clock=lambda: now)
+        ledger = QuotaLedger(clock=lambda: now)
         ledger.charge("t", Quota(2), 2, 10)
         with pytest.raises(Problem) as caught:
             ledger.charge("t", Quota(2), 1, 10)
@@ -165,7 +165,7 @@ class TestTheLedger:
 
     def test_old_days_are_forgotten(self, tmp_path: Path) -> None:
         now = datetime(2026, 1, 1, tzinfo=UTC)
-        ledger = Ledger(str(tmp_path / "q.db"), lambda: now)
+        ledger = QuotaLedger(str(tmp_path / "q.db"), lambda: now)
         for _ in range(3):
             ledger.charge("t", Quota(2), 1, 1)
             now += timedelta(days=KEPT_DAYS)
@@ -174,7 +174,7 @@ class TestTheLedger:
             assert database.execute("SELECT count(*) FROM usage").fetchone() == (2,)
 
     def test_what_is_more_than_a_day_allows_is_refused_from_the_first(self) -> None:
-        ledger = Ledger()
+        ledger = QuotaLedger()
         for quota, saves, size in ((Quota(3), 4, 1), (Quota(bytes=3), 1, 4), (Quota(0), 1, 0)):
             with pytest.raises(Problem):
                 ledger.charge("t", quota, saves, size)
@@ -182,7 +182,7 @@ class TestTheLedger:
 
     def test_several_share_a_file_that_is_their_owners(self, tmp_path: Path) -> None:
         place = str(tmp_path / "q.db")
-        one, other = Ledger(place), Ledger(place)
+        one, other = QuotaLedger(place), QuotaLedger(place)
         one.charge("t", Quota(3), 2, 10)
         other.charge("t", Quota(3), 1, 10)
         for ledger in (one, other):
@@ -201,7 +201,7 @@ class TestTheLedger:
             assert "cannot be used" in capsys.readouterr().err
 
     def test_counts_that_cannot_be_written_stop_nobody(self, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-        ledger = Ledger(str(tmp_path / "q.db"))
+        ledger = QuotaLedger(str(tmp_path / "q.db"))
         with closing(sqlite3.connect(tmp_path / "q.db")) as database:
             database.execute("DROP TABLE usage")
         for _ in range(3):

@@ -14,9 +14,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from locus.testing.campaign.__main__ import add_arguments, again, options_from
-from locus.testing.campaign.report import report, write_report, write_summary
+from locus.testing.campaign.report import report
 from locus.testing.campaign.rounds import Campaign
 from locus.testing.campaign.tally import Tally
+from tests.soak.pages import write_report, write_summary
 from tests.soak.sites import SITES
 
 ROOT = Path(__file__).parents[2]

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from locus.testing.campaign.report import report, summary
+from locus.testing.campaign.report import report
 from locus.testing.campaign.tally import Tally
 from tests.soak.__main__ import PAGE, PUBLISHED, README
+from tests.soak.pages import summary
 from tests.soak.sites import SITES
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from locus.testing.processes.crash import Tally, kill_at_lines, kill_at_random
+from locus.testing.processes.crash import KillTally, kill_at_lines, kill_at_random
 from locus.testing.processes.crash_jobs import save_until_killed
 from locus.testing.processes.jobs import remove_while_others_save, save_many
 from locus.testing.processes.ledger import Ledger, content_of
@@ -64,7 +64,7 @@ async def test_kills_at_every_line(store: DurableTestStore, crew: Crew, record_p
 
 async def test_kills_in_a_crowd(store: DurableTestStore, crew: Crew, seed: int, record_property: Report) -> None:
     """Four processes save to threads of their own; one after the other is killed, and the others go on."""
-    rng, end, tally = random.Random(seed), time.monotonic() + SECONDS, Tally()
+    rng, end, tally = random.Random(seed), time.monotonic() + SECONDS, KillTally()
     ledgers = [Ledger(f"thread {number}") for number in range(4)]
     rounds = 0
 

@@ -6,7 +6,7 @@ import os
 import sys
 import time
 
-from locus.testing.processes.workers import Channel, Message
+from locus.testing.processes.workers import Channel, JSONMessage
 
 
 async def raise_an_error(talk: Channel) -> None:
@@ -31,7 +31,7 @@ async def say_much(talk: Channel, lines: int) -> int:
     return lines
 
 
-async def echo(talk: Channel) -> list[Message]:
+async def echo(talk: Channel) -> list[JSONMessage]:
     heard = []
     while (message := talk.receive()) is not None and not message.get("stop"):
         heard.append(message)

@@ -163,7 +163,7 @@ async def test_prefixes(url: str, prefix: str, monkeypatch: pytest.MonkeyPatch) 
 async def _found(old: OldBucket) -> dict[str, list[tuple[str, Any]]]:
     """The ids and the metadata of all checkpoints, by thread."""
     return {
-        thread_id: [(one.checkpoint_id, one.metadata) async for one in old.checkpoints(thread_id)]
+        thread_id: [(one.checkpoint_id, one.metadata) async for one in old.old_checkpoints(thread_id)]
         for thread_id in await old.threads(ALL)
     }
 

@@ -9,19 +9,17 @@ import warnings
 from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Any, Never, NoReturn
+from typing import Any, NoReturn, Unpack
 from uuid import uuid4
 
-from locus.agent.config import REJECT_BY_DEFAULT, AgentConfig, Store, Tools, UnknownOutcome, callers_level
+from locus.agent.config import REJECT_BY_DEFAULT, AgentConfig, AllSettings, callers_level
 from locus.agent.leases import End
-from locus.agent.middleware import Middleware, summarizes_in_window
+from locus.agent.middleware import summarizes_in_window
 from locus.agent.recovery import repaired
 from locus.agent.results import AgentResult
-from locus.agent.run import Emit, Run
+from locus.agent.run import AgentRun, Emit
 from locus.agent.sessions import (
     ConversationSession,
-    NoSession,
-    OnConflict,
     OtherRun,
     PlainSession,
     Session,
@@ -57,16 +55,6 @@ _GIVE_ONE = 'give it one, such as Agent(…, checkpointer="sqlite:agents.db")'
 _BETWEEN_LOOKS = Backoff(0.01, 0.5, factor=1.5, random_part=0.0)
 
 
-class _FromConfig:
-    """The default of a keyword that was not given: the setting comes from the config."""
-
-    def __repr__(self) -> str:
-        return "the config's"
-
-
-_FROM_CONFIG: Any = _FromConfig()
-
-
 class Agent:
     """An agent. Give settings by keyword, as an `AgentConfig`, or both: then keywords win.
 
@@ -92,46 +80,19 @@ class Agent:
     - `window`: how many of the last messages are loaded and shown to the model, at least; the thread keeps all.
     """
 
-    def __init__(
-        self,
-        config: AgentConfig | None = None,
-        *,
-        model: Model | str | None = _FROM_CONFIG,
-        tools: Tools = _FROM_CONFIG,
-        system_prompt: str | None = _FROM_CONFIG,
-        checkpointer: Store | None = _FROM_CONFIG,
-        memory: Store | AgentCheckpointer | None = _FROM_CONFIG,
-        agent_id: str | None = _FROM_CONFIG,
-        checkpoint_every_n_iterations: int = _FROM_CONFIG,
-        reflexion: bool = _FROM_CONFIG,
-        middleware: Sequence[Middleware] = _FROM_CONFIG,
-        max_iterations: int = _FROM_CONFIG,
-        max_tokens: int | None = _FROM_CONFIG,
-        max_seconds: float | None = _FROM_CONFIG,
-        tool_timeout: float | None = _FROM_CONFIG,
-        on_conflict: OnConflict = _FROM_CONFIG,
-        wait_seconds: float = _FROM_CONFIG,
-        lease_seconds: float = _FROM_CONFIG,
-        unknown_outcome: UnknownOutcome = _FROM_CONFIG,
-        window: int | None = _FROM_CONFIG,
-        **unknown: Never,
-    ) -> None:
-        given = locals()
-        if unknown:
-            name = next(iter(unknown))
+    def __init__(self, config: AgentConfig | None = None, **settings: Unpack[AllSettings]) -> None:
+        known = AgentConfig.__dataclass_fields__
+        for name in settings.keys() - known.keys():
             if name == "thread_id":
                 raise ConfigurationError(
                     "thread_id is no setting of an agent, which serves any number of threads: pass it to run(), "
                     "as in agent.run(prompt, thread_id=…)"
                 )
-            known = sorted(AgentConfig.__dataclass_fields__)
             raise ConfigurationError(
-                f"Agent has no setting {name!r:.80}{did_you_mean(name, known)}; the settings are: {', '.join(known)}"
+                f"Agent has no setting {name!r:.80}{did_you_mean(name, known)}; "
+                f"the settings are: {', '.join(sorted(known))}"
             )
-        settings = {name: given[name] for name in AgentConfig.__dataclass_fields__}
-        self.config = replace(
-            config or AgentConfig(), **{name: value for name, value in settings.items() if value is not _FROM_CONFIG}
-        )
+        self.config = replace(config or AgentConfig(), **settings)
         chosen = self.config.model
         self.model: Model = get_model(chosen) if chosen is None or isinstance(chosen, str) else chosen
         if not isinstance(self.model, Model):
@@ -160,7 +121,7 @@ class Agent:
     def _session(self, thread_id: str | None) -> Session:
         memory = self._kept
         if thread_id is None or memory is None:
-            return NoSession()
+            return Session()
         if isinstance(memory, Checkpointer):
             config = self.config
             patience = config.wait_seconds if config.on_conflict == "wait" else None
@@ -234,7 +195,7 @@ class Agent:
             state = await self._load_to_resume(session, deadline, decision)
             if state is None:
                 raise await self._not_begun(thread_id)
-            run = Run(self.config, self.model, self.tools, session, state, _emitter(on_event))
+            run = AgentRun(self.config, self.model, self.tools, session, state, _emitter(on_event))
             again = None if decision is not None else deadline
             result = await self._carry_out(run, session, run.go_on(decision), again)
             if result is not None:
@@ -254,16 +215,16 @@ class Agent:
         """`resume_invoke` for code that is not async."""
         return PORTAL.run(self.resume_invoke(thread_id, decision, on_event=on_event))
 
-    def _begin(self, session: Session, state: AgentState | None, emit: Emit) -> Run:
+    def _begin(self, session: Session, state: AgentState | None, emit: Emit) -> AgentRun:
         """A run with a new id that goes on from the state of the thread."""
         fresh = {"run_id": uuid4().hex, "iteration": 0, "max_iterations": self.config.max_iterations}
         if self.config.agent_id is not None or state is None:
             fresh["agent_id"] = self.config.agent_id
         state = (state or AgentState()).model_copy(update=fresh)
-        return Run(self.config, self.model, self.tools, session, state, emit)
+        return AgentRun(self.config, self.model, self.tools, session, state, emit)
 
     async def _carry_out(
-        self, run: Run, session: Session, steps: Coroutine[Any, Any, None], deadline: float | None
+        self, run: AgentRun, session: Session, steps: Coroutine[Any, Any, None], deadline: float | None
     ) -> AgentResult | None:
         """Let a run go to its end, and release the thread however it ends.
 
@@ -347,7 +308,14 @@ class Agent:
             current = await session.look()
 
 
-def _end(error: BaseException, run: Run) -> End:
+# `help` and editors show the settings one by one.
+_own, _settings = inspect.signature(Agent.__init__), inspect.signature(AgentConfig)
+Agent.__init__.__signature__ = _own.replace(  # type: ignore[attr-defined]
+    parameters=[*list(_own.parameters.values())[:2], *_settings.parameters.values()]
+)
+
+
+def _end(error: BaseException, run: AgentRun) -> End:
     """The way in which an error ended a run, for its lease."""
     if isinstance(error, asyncio.CancelledError):
         return "cancelled"
@@ -445,7 +413,7 @@ async def _streamed(start: Callable[[OnEvent], Coroutine[Any, Any, AgentResult]]
         await ended(task)
 
 
-def _result(run: Run) -> AgentResult:
+def _result(run: AgentRun) -> AgentResult:
     assert run.result is not None, "a run ends with a result, or raises"
     return run.result
 

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from locus.agent.recovery import CUT_OFF, cut_off_of, failed, pending_calls, unknown
+from locus.agent.window import without_metadata
 from locus.core.events import Interrupt
-from locus.core.frozen import freeze
 from locus.core.messages import Message, ToolCall, ToolResult
 from locus.core.state import AgentState
 from locus.errors import ConfigurationError
@@ -36,10 +36,7 @@ def decided_ids(state: AgentState) -> frozenset[str]:
 
 def cleared(state: AgentState) -> AgentState:
     """The state without the metadata of an interrupt that is over."""
-    if not any(key in state.metadata for key in OF_INTERRUPT):
-        return state
-    left = {key: value for key, value in state.metadata.items() if key not in OF_INTERRUPT}
-    return state.model_copy(update={"metadata": freeze(left)})
+    return without_metadata(state, *OF_INTERRUPT)
 
 
 def apply_decision(state: AgentState, decision: Any) -> AgentState:

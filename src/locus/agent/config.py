@@ -122,6 +122,15 @@ class Settings(TypedDict, total=False):
     window: int | None
 
 
+class AllSettings(Settings, total=False):
+    """The keywords of `Agent`: every setting, for type checkers."""
+
+    model: Model | str | None
+    tools: Tools
+    system_prompt: str | None
+    memory: Store | AgentCheckpointer | None
+
+
 def _number(name: str, given: Any) -> int | float:
     if not isinstance(given, int | float):
         raise ConfigurationError(f"{name} is a number, got {given!r:.80}")

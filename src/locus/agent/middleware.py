@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequ
 from locus.agent.window import (
     MARKED,
     NOTHING,
+    SUMMARY,
     Summary,
     mark_of,
     omitted_messages,
@@ -16,7 +17,7 @@ from locus.agent.window import (
     summary_of,
     turn_start,
     with_summary,
-    without_summary,
+    without_metadata,
 )
 from locus.core.messages import Message, ToolCall
 from locus.core.state import AgentState
@@ -77,7 +78,7 @@ class Summarization(Middleware):
         if cut <= 1:
             return state
         state, text = await self._summarized(state, messages[:cut], model)
-        return without_summary(state.with_messages_replaced((summary_message(text), *messages[cut:])))
+        return without_metadata(state.with_messages_replaced((summary_message(text), *messages[cut:])), SUMMARY)
 
     async def before_model_in_window(
         self,

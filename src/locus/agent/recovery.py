@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from locus.agent.leases import Cause
-from locus.core.frozen import freeze
+from locus.agent.window import without_metadata
 from locus.core.messages import Message, Role, ToolCall, ToolResult
 from locus.core.state import AgentState
 
@@ -127,5 +127,4 @@ def append_queued_messages(state: AgentState) -> AgentState:
     if QUEUED not in state.metadata:
         return state
     queued = [Message.model_validate(message) for message in state.metadata[QUEUED]]
-    left = {key: value for key, value in state.metadata.items() if key != QUEUED}
-    return state.model_copy(update={"metadata": freeze(left)}).with_messages(queued)
+    return without_metadata(state, QUEUED).with_messages(queued)

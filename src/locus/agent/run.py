@@ -66,7 +66,7 @@ MAX_CALL_ID = 200
 """How long a call's id may be: a longer one could name neither a record nor the thread of a sub-agent."""
 
 
-class Run:
+class AgentRun:
     """A run of an agent, from its first message or from where an earlier process stopped. At its end, `result` is set.
 
     `accepted`: something of this run is saved, so it cannot simply be started again. `asks_model`: the model has been

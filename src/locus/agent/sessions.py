@@ -6,7 +6,6 @@ import asyncio
 import logging
 import math
 import time
-from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -63,10 +62,10 @@ class OtherRun:
     """Whether `seconds_left` comes from that worker's lease. If it has none, this worker has chosen the time."""
 
 
-class Session(ABC):
-    """The place that one run is loaded from and saved to. The base class saves nothing."""
+class Session:
+    """The place that one run is loaded from and saved to. The base class keeps nothing."""
 
-    def __init__(self, thread_id: str | None) -> None:
+    def __init__(self, thread_id: str | None = None) -> None:
         self.thread_id = thread_id
         self.latest: str | None = None
         self.saved_by_run = False
@@ -86,13 +85,13 @@ class Session(ABC):
         """Whether the whole state is saved, rather than its messages alone."""
         return True
 
-    @abstractmethod
     async def load(self) -> AgentState | None:
         """Load the state that the run goes on from; None if there is none."""
+        return None
 
-    @abstractmethod
     async def save(self, state: AgentState, facts: dict[str, Any]) -> str | None:
         """Save the state. Returns the id of the checkpoint, or None where there are no checkpoints."""
+        return None
 
     async def finish(self, state: AgentState) -> None:
         """Take note that the run is over; `state` is its last state."""
@@ -126,19 +125,6 @@ class Session(ABC):
 
         Returns None if this place keeps no records of calls.
         """
-        return None
-
-
-class NoSession(Session):
-    """A session that keeps nothing."""
-
-    def __init__(self) -> None:
-        super().__init__(None)
-
-    async def load(self) -> AgentState | None:
-        return None
-
-    async def save(self, state: AgentState, facts: dict[str, Any]) -> str | None:
         return None
 
 
@@ -430,9 +416,6 @@ class ConversationSession(Session):
     async def load(self) -> AgentState | None:
         messages: list[Message] = list(await self._memory.load(self._thread))
         return AgentState(messages=tuple(messages)) if messages else None
-
-    async def save(self, state: AgentState, facts: dict[str, Any]) -> str | None:
-        return None
 
     async def finish(self, state: AgentState) -> None:
         await self._memory.save(self._thread, list(state.messages))

@@ -97,10 +97,11 @@ def with_summary(state: AgentState, summary: Summary) -> AgentState:
     return state.with_metadata(SUMMARY, summary._asdict())
 
 
-def without_summary(state: AgentState) -> AgentState:
-    if SUMMARY not in state.metadata:
+def without_metadata(state: AgentState, *keys: str) -> AgentState:
+    """The state without these entries of its metadata."""
+    if not any(key in state.metadata for key in keys):
         return state
-    left = {key: value for key, value in state.metadata.items() if key != SUMMARY}
+    left = {key: value for key, value in state.metadata.items() if key not in keys}
     return state.model_copy(update={"metadata": freeze(left)})
 
 

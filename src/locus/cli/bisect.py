@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from locus.cli import commands
 from locus.cli.commands import ExitCode
-from locus.cli.terminal import Progress, Styled, Terminal
+from locus.cli.terminal import ProgressLine, Styled, Terminal
 from locus.errors import ConfigurationError
 from locus.looking.formatting import ago, local_time, visible
 
@@ -67,16 +67,16 @@ async def run(store: CheckpointStore, options: argparse.Namespace, terminal: Ter
     line = await bisect.line_of(store, last, first)
     in_metadata = False
     if options.appears is not None:
-        with Progress(terminal.err, "checkpoints") as progress:
+        with ProgressLine(terminal.err, "checkpoints") as progress:
             answer = await bisect.bisect_text(store, line, options.appears, progress=progress.show)
     elif options.path is not None:
         wanted = ... if options.equals is None else _value(options.equals)
-        with Progress(terminal.err, "checkpoints") as progress:
+        with ProgressLine(terminal.err, "checkpoints") as progress:
             answer, in_metadata = await bisect.bisect_path(
                 store, line, options.path.split("."), wanted, progress=progress.show
             )
     else:
-        with Progress(terminal.err, "runs") as progress:
+        with ProgressLine(terminal.err, "runs") as progress:
             answer = await bisect.bisect_run(line, _test(store, options.command, progress))
     _print(answer, options, terminal, in_metadata=in_metadata)
     return None if answer.first is not None else ExitCode.DIFFERS
@@ -101,7 +101,7 @@ def _value(text: str) -> Any:
         return text
 
 
-def _test(store: CheckpointStore, command: str, progress: Progress) -> Any:
+def _test(store: CheckpointStore, command: str, progress: ProgressLine) -> Any:
     """A test for `bisect_run`: true if the user's command finds a checkpoint broken."""
     from locus.memory.model.payloads import dict_from
 

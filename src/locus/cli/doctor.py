@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from locus.cli import commands
 from locus.cli.commands import ExitCode, UsageError
-from locus.cli.terminal import Progress, Styled, Terminal
+from locus.cli.terminal import ProgressLine, Styled, Terminal
 from locus.looking.formatting import visible
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ async def run(store: CheckpointStore, options: argparse.Namespace, terminal: Ter
     from locus.doctor import examine
     from locus.repair import repair
 
-    with Progress(terminal.err, "threads read") as bar:
+    with ProgressLine(terminal.err, "threads read") as bar:
 
         def show(examination: Examination) -> None:
             bar.show(examination.threads)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from locus.cli import commands
 from locus.cli.commands import ExitCode
-from locus.cli.terminal import Progress, Styled, Terminal
+from locus.cli.terminal import ProgressLine, Styled, Terminal
 from locus.errors import BackendUnavailableError, ConfigurationError, LocusError
 from locus.looking.formatting import visible
 
@@ -61,7 +61,7 @@ async def run(store: CheckpointStore, options: argparse.Namespace, terminal: Ter
             return False
         return True
 
-    with Progress(terminal.err, "threads") as bar:
+    with ProgressLine(terminal.err, "threads") as bar:
         async for thread_id in thread_ids(store, prefix):
             if await erased(thread_id):
                 count += 1

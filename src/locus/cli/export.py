@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 from locus.cli import commands
-from locus.cli.terminal import Progress, Terminal
+from locus.cli.terminal import ProgressLine, Terminal
 from locus.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -110,7 +110,7 @@ async def _write_lines(store: CheckpointStore, options: argparse.Namespace, file
     from locus.looking.documents import exported_lines
     from locus.looking.revisions import resolve_thread
 
-    with Progress(terminal.err, "lines") as progress:
+    with ProgressLine(terminal.err, "lines") as progress:
         count = 0
         for thread_id in dict.fromkeys(options.thread):
             written = 0

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from locus.cli import commands
 from locus.cli.commands import ExitCode
-from locus.cli.terminal import Progress, Styled, Terminal
+from locus.cli.terminal import ProgressLine, Styled, Terminal
 from locus.errors import ConfigurationError, CorruptCheckpointError, UnsupportedFormatError
 from locus.looking.formatting import days
 
@@ -56,7 +56,7 @@ async def run(store: CheckpointStore, options: argparse.Namespace, terminal: Ter
     from locus.memory.model.retention import VacuumProgress
 
     done, damage = VacuumProgress(), None
-    with Progress(terminal.err, "threads looked at") as bar:
+    with ProgressLine(terminal.err, "threads looked at") as bar:
 
         def show(progress: VacuumProgress) -> None:
             nonlocal done

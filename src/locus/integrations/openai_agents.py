@@ -35,7 +35,7 @@ NAMESPACE = "openai-agents"
 
 @dataclass(frozen=True)
 class CompactionSnapshot:
-    """What the SDK's compaction needs: the newest items of a session, and a way to replace some of them."""
+    """The newest items of a session, and a way to replace some of them, for the SDK's compaction."""
 
     items: list[TResponseInputItem]
     complete: bool
@@ -153,7 +153,7 @@ class LocusSession(AsyncStoreUser):
     async def _get_compaction_snapshot(
         self, limit: int, *, prune_prefix: Callable[[TResponseInputItem], bool] | None = None
     ) -> CompactionSnapshot | None:
-        """For the SDK's `OpenAIResponsesCompactionSession`, which would otherwise clear and refill the session."""
+        """Serves the SDK's compaction, which would otherwise clear and refill the session."""
         if prune_prefix is not None:
             return None
         newest = await self.history(1)
@@ -186,7 +186,7 @@ async def list_sessions(
 
 
 def _settings(given: SessionSettings | dict[str, Any] | None) -> SessionSettings | None:
-    """As in the SDK's own sessions: a default, a dict made into an object, and `TypeError` for unknown fields."""
+    """Session settings as the SDK's own sessions accept them: a default, an object, or a dict."""
     if given is None and find_spec("agents") is None:
         return None
     sdk = require("agents.memory.session_settings", "openai-agents")

@@ -16,6 +16,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from locus.memory.model.records import Entry
+
 MOST_LANES: Final = 24
 """The number of lanes side by side. The lines beyond it are drawn in the last lane: more would help nobody."""
 
@@ -27,9 +29,15 @@ class Node:
     name: str
     parent: str | None
 
+    @classmethod
+    def of(cls, entry: Entry) -> Node:
+        """The node of a checkpoint. Other namespaces may have the same ids."""
+        parent = None if entry.parent_id is None else f"{entry.namespace}\0{entry.parent_id}"
+        return cls(f"{entry.namespace}\0{entry.checkpoint_id}", parent)
+
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class GraphRow:
     """One line of the drawing; `node` is the checkpoint on it, and None on a line that only joins lanes."""
 
     lanes: str
@@ -38,7 +46,7 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class GraphLine:
     """A line from a checkpoint down to its parent, by the points that it leads through."""
 
     child: Node
@@ -61,11 +69,11 @@ class _Step:
     into: int
 
 
-def drawn(nodes: Sequence[Node]) -> list[Row]:
+def drawn(nodes: Sequence[Node]) -> list[GraphRow]:
     """The rows for checkpoints, newest first."""
-    rows: list[Row] = []
+    rows: list[GraphRow] = []
     for step in _steps(nodes):
-        rows.append(Row(_cells(step.before, step.lane), step.node, step.lane))
+        rows.append(GraphRow(_cells(step.before, step.lane), step.node, step.lane))
         if step.joined is not None:
             rows.append(_joining(step.after, step.joined, step.into))
     return rows
@@ -76,26 +84,26 @@ def lanes_of(nodes: Sequence[Node]) -> list[int]:
     return [step.lane for step in _steps(nodes)]
 
 
-def lines(nodes: Sequence[Node], above: int = 0) -> list[Line]:
+def lines(nodes: Sequence[Node], above: int = 0) -> list[GraphLine]:
     """The lines of a drawing that has one row for each checkpoint, where lanes become one between two rows.
 
     `above` are checkpoints that lie above the page. Their rows have negative numbers, and of their lines only those are
     given that lead to the page or through it.
     """
     return [
-        Line(line.child, tuple((row - above, lane) for row, lane in line.points))
+        GraphLine(line.child, tuple((row - above, lane) for row, lane in line.points))
         for line in _all_lines(nodes)
         if line.points[-1][0] >= above
     ]
 
 
-def _all_lines(nodes: Sequence[Node]) -> list[Line]:
-    finished: list[Line] = []
+def _all_lines(nodes: Sequence[Node]) -> list[GraphLine]:
+    finished: list[GraphLine] = []
     open_lines: dict[int, list[tuple[Node, list[tuple[int, int]]]]] = {}
     for row, step in enumerate(_steps(nodes)):
         # The open lines of this lane lead here; with too many lanes, this checkpoint may stand for their parent.
         for child, points in open_lines.pop(step.lane, ()):
-            finished.append(Line(child, (*points, (row, step.lane))))
+            finished.append(GraphLine(child, (*points, (row, step.lane))))
         if step.node.parent is not None:
             open_lines[step.lane] = [(step.node, [(row, step.lane)])]
         if step.joined is not None:
@@ -105,7 +113,7 @@ def _all_lines(nodes: Sequence[Node]) -> list[Line]:
                 points.append((row + 1, step.into))
                 open_lines.setdefault(step.into, []).append((child, points))
     for lane, left in open_lines.items():
-        finished += [Line(child, (*points, (len(nodes), lane))) for child, points in left]
+        finished += [GraphLine(child, (*points, (len(nodes), lane))) for child, points in left]
     return finished
 
 
@@ -138,11 +146,11 @@ def _cells(waiting: Sequence[str | None], lane: int) -> str:
     return " ".join("*" if at == lane else " " if name is None else "|" for at, name in enumerate(waiting))
 
 
-def _joining(waiting: Sequence[str | None], joined: int, into: int) -> Row:
+def _joining(waiting: Sequence[str | None], joined: int, into: int) -> GraphRow:
     """The row on which a lane goes over into another one on its left: `|_|/`."""
     text = ""
     for at, name in enumerate(waiting):
         if at:
             text += "/" if at == joined else "_" if into < at < joined else " "
         text += " " if at == joined else "|" if name is not None else "_" if into < at < joined else " "
-    return Row(text.rstrip(), None)
+    return GraphRow(text.rstrip(), None)

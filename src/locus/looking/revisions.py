@@ -70,7 +70,7 @@ def parse(text: str) -> list[Revision]:
 
 
 def checkpoint_of(thread_id: str, text: str) -> Revision:
-    """The revision that a thread's id and the text behind its `@` name."""
+    """Make a revision of a thread's id and the text that follows it after `@`."""
     if number := _NUMBER.fullmatch(text):
         return Revision(thread_id, number=int(number[1]))
     if back := _BACK.fullmatch(text):

@@ -1,4 +1,4 @@
-"""What a handle holds in memory of the threads that it has loaded or saved: a `LoadCache` and a `TraceCache`.
+"""The memory of a handle: the checkpoints that it has loaded or saved, in a `LoadCache` and a `TraceCache`.
 
 A `LoadCache` holds the newest checkpoint of a thread and namespace that this handle has seen (`model.warm`), so that
 nothing is read and decoded twice. Nothing in it has to be invalidated: with every load the engine looks whether that
@@ -29,7 +29,7 @@ MOST_NOTES: Final = 32
 LARGE_NOTE: Final = 65_536
 """In characters. A save of that size is not left waiting as a note."""
 
-Key = tuple[str, str]
+NamespaceKey = tuple[str, str]
 """Thread id and namespace."""
 
 _ENTRY_WEIGHT: Final = 600
@@ -48,7 +48,7 @@ def weight_of_runs(runs: Iterable[Run]) -> int:
 
 
 def weight_of_trace(trace: Trace) -> int:
-    """About how many bytes a trace holds on to, without the objects of a state."""
+    """About how many bytes of memory a trace takes, without the objects of a state."""
     weight = 0
     for of_field in trace.fields.values():
         weight += _FIELD_WEIGHT + getsizeof(of_field.text)
@@ -63,7 +63,7 @@ def weight_of_trace(trace: Trace) -> int:
 
 
 def weight_of_held(held: HeldCheckpoint) -> int:
-    """About how many bytes a checkpoint that is held takes."""
+    """About how many bytes of memory a held checkpoint takes."""
     weight = _ENTRY_WEIGHT + int(_DECODED * sum(held.sizes.values()))
     for runs in held.runs.values():
         weight += weight_of_runs(runs)
@@ -71,7 +71,7 @@ def weight_of_held(held: HeldCheckpoint) -> int:
 
 
 class CacheInfo(NamedTuple):
-    """How a handle's cache has done since it was opened, and what it holds."""
+    """The statistics of a handle's cache since it was opened."""
 
     hits: int
     """Loads that were told only what is new."""
@@ -86,7 +86,7 @@ class CacheInfo(NamedTuple):
 
 @dataclass(slots=True)
 class _Entry:
-    """What is held, and the saves that have followed it since."""
+    """A held checkpoint, and the saves that have followed it."""
 
     base: Base
     held: HeldCheckpoint | None = None
@@ -105,14 +105,14 @@ class LoadCache:
         self.max_bytes = checked_megabytes(megabytes, "cache_mb")
         self.notes: deque[tuple[Commit, Cuts]] = deque()
         """What was saved since the last load, and what its manifest says, for `take_notes`. Appending needs no lock."""
-        self._entries: OrderedDict[Key, _Entry] = OrderedDict()
+        self._entries: OrderedDict[NamespaceKey, _Entry] = OrderedDict()
         self._weight = 0
         self._hits = 0
         self._misses = 0
         self._lock = fork_safe_lock()  # handles serve several event loops at once
 
-    def get(self, key: Key) -> HeldCheckpoint | None:
-        """The checkpoint that is held of a thread, if there is one."""
+    def get(self, key: NamespaceKey) -> HeldCheckpoint | None:
+        """The checkpoint that is held for a key; None if there is none."""
         with self._lock:
             if self.notes:
                 self._take_notes()
@@ -127,8 +127,8 @@ class LoadCache:
                     self._drop(key)
             return entry.held
 
-    def put(self, key: Key, held: HeldCheckpoint | None, seen: HeldCheckpoint | None) -> None:
-        """Hold what a load has got, which found `seen` here; None holds nothing more of the thread.
+    def put(self, key: NamespaceKey, held: HeldCheckpoint | None, seen: HeldCheckpoint | None) -> None:
+        """Hold the checkpoint that a load has read; None holds nothing. `seen` is what the load had got from here.
 
         If a save or another load has put something else here meanwhile, that stays.
         """
@@ -154,7 +154,7 @@ class LoadCache:
             self._misses += not hit
 
     def clear(self) -> None:
-        """Let go of everything; loads begin anew."""
+        """Forget everything. The next load of each thread reads all of it."""
         with self._lock:
             self.notes.clear()
             self._entries.clear()
@@ -186,33 +186,33 @@ class LoadCache:
     def _fits(self, weight: int) -> bool:
         return 2 * weight <= self.max_bytes
 
-    def _add(self, key: Key, entry: _Entry) -> None:
+    def _add(self, key: NamespaceKey, entry: _Entry) -> None:
         self._entries[key] = entry
         self._weight += entry.weight
-        while self._weight > self.max_bytes:
+        while self._weight > self.max_bytes and self._entries:
             _, oldest = self._entries.popitem(last=False)
             self._weight -= oldest.weight
 
-    def _drop(self, key: Key) -> None:
+    def _drop(self, key: NamespaceKey) -> None:
         entry = self._entries.pop(key, None)
         if entry is not None:
             self._weight -= entry.weight
 
 
 class TraceCache:
-    """What was saved last, by thread and namespace, as digests. The oldest are dropped first."""
+    """The traces of the last saves, by thread and namespace, with digests only. The oldest are dropped first."""
 
     MAX_TRACES = 1_024
     MAX_WEIGHT = 64 * 1024 * 1024
 
     def __init__(self) -> None:
-        self.known: dict[Key, Trace] = {}
+        self.known: dict[NamespaceKey, Trace] = {}
         """To look into it needs no lock."""
-        self._weights: dict[Key, int] = {}
+        self._weights: dict[NamespaceKey, int] = {}
         self._weight = 0
         self._lock = fork_safe_lock()  # handles serve several event loops at once
 
-    def put(self, key: Key, trace: Trace) -> None:
+    def put(self, key: NamespaceKey, trace: Trace) -> None:
         weight = weight_of_trace(trace)
         with self._lock:
             self._drop(key)
@@ -222,10 +222,10 @@ class TraceCache:
             while self.known and (len(self.known) > self.MAX_TRACES or self._weight > self.MAX_WEIGHT):
                 self._drop(next(iter(self.known)))
 
-    def drop(self, key: Key) -> None:
+    def drop(self, key: NamespaceKey) -> None:
         with self._lock:
             self._drop(key)
 
-    def _drop(self, key: Key) -> None:
+    def _drop(self, key: NamespaceKey) -> None:
         self.known.pop(key, None)
         self._weight -= self._weights.pop(key, 0)

@@ -266,14 +266,14 @@ class BaseCheckpointer(ABC):
         `b` is a checkpoint of `other_thread`, if that is given.
         """
         first, most = checked_page(start, limit)
-        found: list[Stored] = []
+        pair: list[Stored] = []
         for thread, checkpoint_id in ((thread_id, a), (other_thread or thread_id, b)):
             state = await self.load(thread, checkpoint_id)
             if state is None:
                 raise CheckpointNotFoundError(f"thread {thread!r} has no checkpoint {checkpoint_id!r}")
             entry = Entry(thread, "", checkpoint_id, None, 0, "", state.updated_at, "{}")
-            found.append(Stored(entry, encode(state.to_checkpoint()), "[]"))
-        return diff_of_payloads(found[0], found[1], first, most)
+            pair.append(Stored(entry, encode(state.to_checkpoint()), "[]"))
+        return diff_of_payloads(pair[0], pair[1], first, most)
 
     async def __aenter__(self) -> Self:
         return self

@@ -2,12 +2,13 @@
 
 A payload's conversation is one of its lists. Where it is depends on who saved it:
 
-    ("messages",)                        our agent, and plain dicts of most people
+    ("messages",)                        our agent, flows of CrewAI, and plain dicts of most people
     ("channel_values", "messages")       LangGraph
     ("items",)                           logs: sessions of the OpenAI Agents SDK and the Claude Agent SDK, events of
                                          Google ADK, snapshots of Strands, and others
     ("said",), ("said:clerk",)           sessions of Strands: a list for each agent
     ("state", "in_memory", "messages")   a session of the Microsoft Agent Framework that keeps its messages itself
+    ("history",)                         tasks of A2A, and lists of that name elsewhere
 
 `utterance_of` turns an item into an `Utterance`, whatever the names of its fields. Pure functions that import none of
 the frameworks. A payload of another shape fails nothing: it is shown as the JSON that it is.
@@ -39,6 +40,8 @@ _ROLES: Final = {
     "human": "user",
     "ai": "assistant",
     "model": "assistant",
+    "ROLE_USER": "user",
+    "ROLE_AGENT": "assistant",
     "function": "tool",
     "HumanMessage": "user",
     "HumanMessageChunk": "user",
@@ -239,8 +242,8 @@ def _text_of(content: Any, depth: int = 0) -> str:
         for name in ("text", "output_text", "refusal", "content", "output", "result"):
             if content.get(name) is not None:
                 return _text_of(content[name], depth + 1)
-        kind = content.get("type", content.get("kind"))
-        if isinstance(kind, str) and ({"url", "uri", "data", "image_url", "file_id", "source"} & content.keys()):
+        kind = content.get("type", content.get("kind", content.get("mediaType")))
+        if isinstance(kind, str) and ({"url", "uri", "raw", "data", "image_url", "file_id", "source"} & content.keys()):
             return f"[{kind}]"
     return _json(content)
 

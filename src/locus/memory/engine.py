@@ -12,6 +12,7 @@ import time
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import ClassVar
 
@@ -20,16 +21,18 @@ from locus.errors import (
     CapabilityError,
     CheckpointError,
     ConfigurationError,
+    ConflictError,
     CorruptCheckpointError,
     DamagedThreadsWarning,
 )
 from locus.memory.model.changes import PayloadDiff
 from locus.memory.model.codec import EXACT, Dialect
-from locus.memory.model.ids import Pattern
+from locus.memory.model.ids import Pattern, shown_thread
 from locus.memory.model.matching import newest_threads
-from locus.memory.model.parts import Part
+from locus.memory.model.parts import Ends, Part
 from locus.memory.model.records import (
     DEFAULT_NAMESPACE,
+    Ancestor,
     Base,
     CheckpointKey,
     Commit,
@@ -59,6 +62,12 @@ from locus.memory.model.sizes import (
 
 LOOKED_AT = 2_000
 """The number of checkpoints that a page of the newest threads is made from. An engine may look at more."""
+
+LINE_PAGE = 64
+"""The number of ancestors of a checkpoint that are read at once, unless an engine has its own way."""
+
+_LOOKS = 8
+"""How often ancestors are read anew because some of them were changed meanwhile."""
 
 PAGE = 500
 """The approximate number of threads that a vacuum looks at between two reports of its progress."""
@@ -93,6 +102,13 @@ class Engine(ABC):
 
     checks_extents: ClassVar[bool] = False
     """True if the store itself refuses a commit that names runs which its base does not show."""
+
+    works_in_place: ClassVar[bool] = False
+    """True if the engine can do its work in the thread of its caller.
+
+    Then its methods wait for nothing but `Worker.run` and pauses, and use no sockets of an event loop. A blocking call
+    on such an engine runs in the thread of its caller (see `runtime.direct`).
+    """
 
     driver_errors: ClassVar[tuple[type[BaseException], ...]] = ()
     """The exceptions that `translate` understands."""
@@ -389,6 +405,31 @@ class KeepsWrites(ABC):
     async def get_writes(self, thread_id: str, namespace: str, checkpoint_id: str, task_id: str | None) -> list[Write]:
         """Read the pending writes of a checkpoint, of one task or of all, by (task_path, task_id, idx)."""
 
+    async def ancestors(
+        self,
+        thread_id: str,
+        namespace: str,
+        checkpoint_id: str,
+        limit: int,
+        channels: Collection[str],
+        known: Collection[str],
+    ) -> list[Ancestor]:
+        """Read the ancestors of a checkpoint, its parent first, with their pending writes to some channels.
+
+        The list has `limit` (1 or more) of them, or ends with one whose parent is not there, or is on it already. Runs
+        are left out. So may be everything else of checkpoints whose revs are `known`. Everything is as of one instant.
+
+        Engines override this where they need not ask for each ancestor, and where they read nothing else.
+        """
+        assert isinstance(self, Engine)
+        for _ in range(_LOOKS):
+            line = await _line_before(self, thread_id, namespace, checkpoint_id, limit)
+            found = await _with_writes(self, thread_id, line, channels)
+            # A checkpoint that is removed takes its writes along, and its children get another parent.
+            if line == await _line_before(self, thread_id, namespace, checkpoint_id, limit):
+                return found
+        raise ConflictError(f"{shown_thread(thread_id)} keeps being changed while it is read; try again")
+
     async def delete_orphans(self, thread_id: str, places: Collection[Place]) -> int:
         """Remove the pending writes of these checkpoints, except of those that exist; return how many writes.
 
@@ -396,6 +437,53 @@ class KeepsWrites(ABC):
         override this.
         """
         return 0
+
+
+async def _line_before(engine: Engine, thread_id: str, namespace: str, checkpoint_id: str, limit: int) -> list[Entry]:
+    """Read the entries of a checkpoint's ancestors. Most of them directly precede it, so they are read in pages."""
+    entry = last = await engine.entry(thread_id, namespace, checkpoint_id)
+    line: list[Entry] = []
+    known: dict[str, Entry] = {}
+    while entry is not None and entry.parent_id is not None and len(line) < limit:
+        parent_id = entry.parent_id
+        while parent_id not in known and last is not None:
+            page = await engine.history(thread_id, namespace, LINE_PAGE, last.seq)
+            known |= {before.checkpoint_id: before for before in page}
+            last = page[-1] if len(page) == LINE_PAGE else None
+        # A checkpoint that was saved again is newer than its children.
+        entry = known.get(parent_id) or await engine.entry(thread_id, namespace, parent_id)
+        if entry is None or entry in line or parent_id == checkpoint_id:
+            break
+        line.append(entry)
+    return line
+
+
+async def _with_writes(
+    engine: Engine, thread_id: str, line: Sequence[Entry], channels: Collection[str]
+) -> list[Ancestor]:
+    """Read these checkpoints without their runs, as far as they are still there."""
+    assert isinstance(engine, KeepsWrites)
+    found: dict[tuple[str, str], Ancestor] = {}
+    for start in range(0, len(line), LINE_PAGE):
+        part = line[start : start + LINE_PAGE]
+        low, high = min(entry.seq for entry in part), max(entry.seq for entry in part)
+        if isinstance(engine, Exports) and engine.offers(Exports) and high - low < 4 * len(part):
+            while low <= high:
+                page = await engine.export(thread_id, low - 1, high - low + 1, {})
+                for stored in page.checkpoints:
+                    place = stored.entry.namespace, stored.entry.checkpoint_id
+                    found[place] = Ancestor.of(stored, page.writes.get(place, ()), channels)
+                if not page.more or not page.checkpoints:
+                    break
+                low = page.checkpoints[-1].entry.seq + 1
+            continue
+        for entry in part:
+            place = entry.namespace, entry.checkpoint_id
+            stored_now = await engine.read_part(thread_id, *place, Ends(1))
+            if stored_now is not None:
+                writes = await engine.get_writes(thread_id, *place, None)
+                found[place] = Ancestor.of(replace(stored_now, runs={}), writes, channels)
+    return [found[place] for entry in line if (place := (entry.namespace, entry.checkpoint_id)) in found]
 
 
 class FindsMetadata(ABC):

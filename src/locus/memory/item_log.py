@@ -76,7 +76,7 @@ _locks = LoopLocks()
 
 @dataclass(frozen=True, slots=True)
 class LogCheckpoint:
-    """What a change needs to know of the checkpoint that it starts from."""
+    """The facts about a checkpoint of a log that a change needs."""
 
     base: Base
     count: int
@@ -105,7 +105,7 @@ class Fields:
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """The first `kept` items of a checkpoint (`None`: of an empty log), and after them these texts."""
+    """The new content of a log: the first `kept` items of a checkpoint (`None`: of an empty log), then these texts."""
 
     checkpoint: LogCheckpoint | None
     kept: int
@@ -121,7 +121,7 @@ class Edit:
 
 
 class LogPoint(NamedTuple):
-    """The latest checkpoint of a log, as an addition may look at it."""
+    """The latest checkpoint of a log, as `ItemLog.add` shows it to its callback."""
 
     checkpoint_id: str
     length: int
@@ -130,7 +130,7 @@ class LogPoint(NamedTuple):
 
 
 class Addition(NamedTuple):
-    """Items to add to a log, and the notes of the checkpoint that has them."""
+    """Items to add to a log, and the notes for the new checkpoint."""
 
     items: Sequence[Any]
     notes: Mapping[str, Any]
@@ -149,7 +149,7 @@ class LogView:
 
 
 class LoggedChange(NamedTuple):
-    """The change that made a checkpoint, and where the items are since then."""
+    """The change that made a checkpoint, by its name, and the extents of the items after it."""
 
     change: str
     extents: tuple[Extent, ...]
@@ -162,7 +162,7 @@ class LoggedChange(NamedTuple):
 
 
 class CountedChange(NamedTuple):
-    """The change that made a checkpoint of a log with fields, and how many items there are since then."""
+    """The change that made a checkpoint of a log with fields, by its name, and the number of items after it."""
 
     change: str
     items: int
@@ -227,7 +227,7 @@ class ItemLog:
         after: str | None = None,
         change: str = "add",
     ) -> str:
-        """Add items and write the fields, all in one step; return the id of the checkpoint.
+        """Add items and write the fields in one step; return the id of the new checkpoint.
 
         `ConflictError` if `if_latest` is not the latest checkpoint (None: if there is any); then nothing was written.
         With `after`, the log goes on from that checkpoint, and what came after it stays in the history. `change` is
@@ -252,7 +252,7 @@ class ItemLog:
             return self._latest.base.checkpoint_id
 
     def _taken(self) -> LogCheckpoint | None:
-        """What is known of the latest checkpoint. It is forgotten until a change has succeeded."""
+        """Take the remembered checkpoint, and forget it: only a change that succeeds may remember one again."""
         latest, self._latest = self._latest, None
         return latest
 
@@ -266,7 +266,7 @@ class ItemLog:
         await self._change("add", grown)
 
     async def append_new(self, newest: int, choose: Callable[[list[Any]], Sequence[Any]]) -> None:
-        """Add what `choose` makes of the newest items (so many at most), as one batch, in one step.
+        """Add the items that `choose` makes, given the newest items (`newest` at most), in one step.
 
         If another writer was faster, `choose` is asked again, about what is there then: so whoever leaves out what is
         there already decides it inside the same conditional write. A handle that made the newest items, or has read
@@ -281,7 +281,7 @@ class ItemLog:
         await self._change("add", grown)
 
     async def add(self, work_out: Callable[[LogPoint | None], Awaitable[Addition | None]]) -> str | None:
-        """Add what `work_out` says for the latest checkpoint, in one step. Returns the id of the new checkpoint.
+        """Add the items that `work_out` makes, given the latest checkpoint, in one step. Returns the new checkpoint.
 
         It is called again if another writer was faster, so that what is added fits what is there. None: nothing is to
         be added. A `ConflictError` of its own counts as another writer.
@@ -349,7 +349,7 @@ class ItemLog:
     async def _change(
         self, name: str, work_out: Callable[[LogCheckpoint | None], Awaitable[Edit | None]]
     ) -> str | None:
-        """Work a change out for the latest checkpoint and commit it, until no other writer is in between.
+        """Work out a change of the latest checkpoint, and commit it; again, as often as another writer was faster.
 
         Returns the id of the new checkpoint; None if there was nothing to do.
         """
@@ -400,7 +400,7 @@ class ItemLog:
     def _chained(
         self, checkpoint: LogCheckpoint | None, extents: Sequence[Extent], runs: tuple[Run, ...]
     ) -> tuple[tuple[Run, ...], Mapping[str, DigestChain]]:
-        """Runs with the digest of what precedes them, as far as it is known, and the chains with them."""
+        """Runs, each with the digest of the items before it if that is known; and the digest chains after them."""
         branches = {extent.branch for extent in extents}
         before_these = {} if checkpoint is None else checkpoint.chains
         known = {branch: chain for branch, chain in before_these.items() if branch in branches}
@@ -418,7 +418,7 @@ class ItemLog:
         return tuple(chained), known
 
     async def _committed(self, commit: Commit) -> Outcome:
-        """Commit, and be sure of the outcome even if the caller is cancelled: a second try finds the first."""
+        """Send a commit, and learn its outcome even if the caller is cancelled, by sending it once more."""
         async with self.store.using() as engine:
             try:
                 return await self.store.commit(commit)
@@ -472,7 +472,7 @@ class ItemLog:
     async def _planned(
         self, edit: Edit, rev: str, own_branch: bool
     ) -> tuple[tuple[Extent, ...], tuple[Run, ...], Base | None]:
-        """Where the items will be, the runs to write for that, and the checkpoint that it refers to."""
+        """The extents of an edited log, the new runs, and the checkpoint that they build on."""
         checkpoint, texts = edit.checkpoint, edit.texts
         kept = first_extents(checkpoint, edit.kept)
         referring = checkpoint is not None and checkpoint.extents is not None and len(kept) <= MAX_EXTENTS
@@ -490,7 +490,7 @@ class ItemLog:
         return tuple(kept), runs, checkpoint.base if checkpoint is not None and referring else None
 
     async def _checkpoint(self, checkpoint_id: str | None) -> LogCheckpoint | None:
-        """A checkpoint, or the latest, without its items where that is possible."""
+        """Read the facts about a checkpoint, by default the latest, and no items if that is possible."""
         async with self.store.using() as engine:
             pass  # some engines know whether they keep runs only after `setup`
         if engine.keeps_runs:
@@ -502,13 +502,13 @@ class ItemLog:
         return None if stored is None else log_checkpoint(stored)
 
     async def _stored(self, checkpoint_id: str | None, part: Range | Window | None) -> Stored | None:
-        """A checkpoint with all items, or at least with those of a range."""
+        """Read a checkpoint of the log, with all of its items or at least those in a range."""
         if part is None:
             return await self.store.read(self.thread_id, checkpoint_id, self.namespace)
         return await self.store.read_part(self.thread_id, checkpoint_id, self.namespace, part)
 
     async def _newest(self, checkpoint: LogCheckpoint, most: int) -> list[Any]:
-        """The newest items of a checkpoint."""
+        """The newest items of a checkpoint, from memory if they are held."""
         start = max(0, checkpoint.count - most)
         count = checkpoint.count - start
         if count <= len(checkpoint.tail):
@@ -516,11 +516,11 @@ class ItemLog:
         return await self._items(checkpoint, start, count)
 
     async def _texts(self, checkpoint: LogCheckpoint, start: int, count: int) -> list[str]:
-        """Some items of a checkpoint, as they are written."""
+        """Read some items of a checkpoint, as JSON texts."""
         return [encode(item) for item in await self._items(checkpoint, start, count)]
 
     async def _items(self, checkpoint: LogCheckpoint, start: int, count: int) -> list[Any]:
-        """Some items of a checkpoint."""
+        """Read some items of a checkpoint."""
         stored = await self._stored(checkpoint.base.checkpoint_id, Range(_PATH, start, count))
         if stored is None or stored.entry.rev != checkpoint.base.rev:
             raise ConflictError(f"thread {self.thread_id!r}: a checkpoint was removed while it was read; try again")
@@ -539,7 +539,7 @@ class ItemLog:
 
 
 def logged_change(metadata: str) -> LoggedChange | CountedChange | None:
-    """What a checkpoint's metadata says of its log; None if something else made the checkpoint."""
+    """The change that a checkpoint's metadata describes; None if the checkpoint is not of a log."""
     return _logged(metadata)[0]
 
 
@@ -565,7 +565,7 @@ noted = logged_change
 
 
 def checkpoint_from_metadata(entry: Entry) -> LogCheckpoint | None:
-    """The checkpoint as its metadata describes it; None if the metadata is about another one, or says too little."""
+    """The facts about a checkpoint that its own metadata tells; None if it tells too little."""
     found, notes = _logged(entry.metadata)
     if not isinstance(found, LoggedChange) or found.rev not in (None, entry.rev):
         return None
@@ -579,7 +579,7 @@ def notes_in(entry: Entry) -> Mapping[str, Any] | None:
 
 
 def log_checkpoint(stored: Stored) -> LogCheckpoint:
-    """The checkpoint as it is stored, whoever made it."""
+    """The facts about a checkpoint that was read with its manifest. It need not have been saved by a log."""
     base = Base(stored.entry.checkpoint_id, stored.entry.rev)
     notes = notes_in(stored.entry)
     cuts = decode_manifest(stored.manifest)
@@ -591,7 +591,7 @@ def log_checkpoint(stored: Stored) -> LogCheckpoint:
 
 
 def _items_in_head(stored: Stored) -> list[Any]:
-    """The items of a list that was not cut out, because it is short, or because the store keeps no runs."""
+    """The items of a list that stands in the head: it is short, or the store keeps no runs."""
     try:
         return page_of(stored, Range(_PATH, 0, MOST)).items
     except ConfigurationError:
@@ -609,21 +609,21 @@ def log_point(checkpoint: LogCheckpoint | None) -> LogPoint | None:
 
 
 def first_extents(checkpoint: LogCheckpoint | None, count: int) -> list[Extent]:
-    """Where the first items of a checkpoint are, as far as a commit can refer to them."""
+    """The extents of the first `count` items of a checkpoint; none if a commit cannot refer to them."""
     if checkpoint is None or checkpoint.extents is None:
         return []
     return list(checkpoint.extents) if count == checkpoint.count else part(checkpoint.extents, 0, count)
 
 
 def newest_texts(edit: Edit) -> tuple[str, ...]:
-    """The newest items after an edit, as far as they are known."""
+    """The texts of the newest items after an edit, as far as they are known."""
     before = edit.checkpoint.tail if edit.checkpoint else ()
     taken_off = edit.checkpoint.count - edit.kept if edit.checkpoint else 0
     return held_texts((*before[: max(0, len(before) - taken_off)], *edit.texts))
 
 
 def held_texts(texts: Sequence[str]) -> tuple[str, ...]:
-    """Those of the newest texts that a handle may hold: a few, and not for ever what somebody has made very large."""
+    """The last of these texts that a handle may keep in memory: a few, and not too long together."""
     start, length = len(texts), 0
     while start > 0 and len(texts) - start < _HELD:
         length += len(texts[start - 1])
@@ -634,7 +634,7 @@ def held_texts(texts: Sequence[str]) -> tuple[str, ...]:
 
 
 def held_items(items: Sequence[Any], most: int) -> tuple[str, ...]:
-    """The same of items that were read. Those that are not held are not written, except for one that is too large."""
+    """The texts of the last of these items that a handle may keep in memory. Only those are encoded."""
     texts: list[str] = []
     length = 0
     for item in reversed(items[-min(most, _HELD) :]):
@@ -647,7 +647,7 @@ def held_items(items: Sequence[Any], most: int) -> tuple[str, ...]:
 
 
 def runs_of(branch: str, number: int, start: int, texts: Sequence[str]) -> tuple[Run, ...]:
-    """The runs that add these items to a branch, from a number and a position on."""
+    """Make the runs that add these items to a branch, from a run number and a position on."""
     runs: list[Run] = []
     for some in run_portions(texts):
         runs.append(run_of(branch, number + len(runs), start, some))
@@ -656,14 +656,14 @@ def runs_of(branch: str, number: int, start: int, texts: Sequence[str]) -> tuple
 
 
 def items_of(stored: Stored, checkpoint: LogCheckpoint, start: int, count: int) -> list[Any]:
-    """So many items from position `start` on."""
+    """The `count` items from position `start` on, out of a checkpoint that was read."""
     if checkpoint.extents is None:
         return _items_in_head(stored)[start : start + count]
     return list_items(part(checkpoint.extents, start, count), stored.runs)
 
 
 def written_fields(fields: Mapping[str, Any]) -> Fields:
-    """Fields as they are written. What is large is a value of its own, which is stored once while it is the same."""
+    """Encode the fields beside the items. A large value is stored apart, and only once while it is the same."""
     values: dict[Path, Run] = {}
     parts = [f'"{_ITEMS}":[]']
     for name, value in fields.items():
@@ -674,7 +674,7 @@ def written_fields(fields: Mapping[str, Any]) -> Fields:
 
 
 def _field_text(value: Any, path: Path, values: dict[Path, Run]) -> str:
-    """The text that stays in the head for a field, or for an entry of a field that is a dict."""
+    """The JSON that stays in the head for a field, or for an entry of a field that is a dict."""
     if isinstance(value, dict) and len(path) == 1:
         check(value, path)
         inner: dict[Path, Run] = {}
@@ -691,7 +691,7 @@ def _field_text(value: Any, path: Path, values: dict[Path, Run]) -> str:
 
 
 def fields_of(stored: Stored) -> dict[str, Any]:
-    """The fields beside the items."""
+    """The fields beside the items, from a checkpoint that was read whole."""
     cuts = [[path, cut] for path, cut in decode_manifest(stored.manifest).items() if path != _PATH]
     fields = dict_from(replace(stored, manifest=encode_trusted(cuts)))
     fields.pop(_ITEMS, None)

@@ -54,7 +54,7 @@ class Item(NamedTuple):
     expires_at: datetime | None
 
     def is_later_than(self, other: Item) -> bool:
-        """Whether it was changed later, or, as it expires later, read later."""
+        """Whether this version of an item is later than another: it was changed later, or read later."""
         if self.updated_at != other.updated_at or self.expires_at is None or other.expires_at is None:
             return self.updated_at > other.updated_at
         return self.expires_at > other.expires_at
@@ -92,7 +92,7 @@ class Match(NamedTuple):
 
 
 class Answers(NamedTuple):
-    """What `ItemTable.read` returns: an answer for each question, in their order."""
+    """The answers of `ItemTable.read`, in the order of the questions."""
 
     items: list[Item | None]
     pages: list[list[Match]]
@@ -163,12 +163,12 @@ class ItemTable:
             return await self._engine.carry_out(self._statements.count, writing=False)
 
     async def following(self, after: Item | None, now: datetime) -> list[Item]:
-        """Some of the items that follow one in the order of paths and keys; none at the end."""
+        """Some items that follow one in the order of paths and keys; none at the end."""
         place = None if after is None else after[:2]
         return await self._carry_out(lambda: self._statements.following(place, now), writing=False)
 
     async def stored(self, items: Sequence[Item]) -> list[Item | None]:
-        """What is stored under the paths and keys of these items, expired or not."""
+        """The stored versions of these items, by their paths and keys, expired or not."""
         return await self._carry_out(lambda: self._statements.stored(items), writing=False)
 
     async def restore(self, items: Sequence[Item]) -> int:
@@ -271,7 +271,7 @@ class _Statements:
         return int(count)
 
     def search(self, search: Search, now: datetime) -> Steps[list[Match]]:
-        """The page that a search asks for. Without a filter and words, the database finds it."""
+        """Find the page that a search asks for. The database does it alone if there is no filter and no word."""
         wanted, terms, end = search.wanted, frozenset(words(search.query)), search.offset + search.limit
         where, values = self._below(search.path, now)
         if not wanted and not terms:
@@ -337,7 +337,7 @@ class _Statements:
         return f"DELETE FROM {self.name} WHERE namespace = ? AND key = ?", self._place(path, key)
 
     def _below(self, path: str, now: datetime) -> tuple[str, list[Any]]:
-        """The condition for items below a path: a range and not a pattern, so no character of a label is special."""
+        """A condition for the items below a path. It compares ranges, so no character of a label is special."""
         at = self.sql.time(now)
         if not path:
             return _ALIVE, [at]
@@ -345,7 +345,7 @@ class _Statements:
         return f"namespace >= ? AND namespace < ? AND {_ALIVE}", [self.sql.text(path), self.sql.text(end), at]
 
     def _newest(self, where: str, values: Sequence[Any], limit: str) -> Steps[list[Item]]:
-        """Some of the items that fit a condition, last updated first."""
+        """Select some items that meet a condition, last updated first."""
         order = "ORDER BY updated_at DESC, namespace DESC, key DESC"
         return (yield from self._select(f"{where} {order} {limit}", values))
 
@@ -378,7 +378,7 @@ def namespace_of(path: str) -> tuple[str, ...]:
 
 
 def checked_key(key: str) -> str:
-    """The key of an item, if it may be one."""
+    """Check the key of an item."""
     if not isinstance(key, str):
         raise InvalidIdError(f"a key is text, got {type(key).__name__}: {key!r:.40}")
     return _measured(key, "a key")
@@ -397,7 +397,7 @@ def _passes(value: dict[str, Any], wanted: Mapping[str, Any]) -> bool:
 
 
 def _value_passes(value: Any, wanted: Any) -> bool:
-    """`wanted` is a plain value, a dict of operators, or a dict or list of such.
+    """Whether a value fulfils one condition of a filter: a plain value, a dict of operators, or a structure of these.
 
     Numbers equal only numbers (`1` is `1.0`, but not `True`); a missing value equals `None`. Only numbers can be
     greater or less than numbers, and texts than texts.
@@ -423,7 +423,7 @@ def _equal(value: Any, wanted: Any) -> bool:
 
 
 def _order(value: Any, operand: Any) -> int | None:
-    """-1, 0 or 1, or None if the two cannot be compared."""
+    """Compare two values: -1, 0 or 1; None if they cannot be compared."""
     for kind in (_NUMBERS, (str,)):
         if all(isinstance(side, kind) and not isinstance(side, bool) for side in (value, operand)):
             return int(value > operand) - int(value < operand)
@@ -470,7 +470,7 @@ def _check_operators(wanted: Any) -> None:
 
 
 def _plain_equals(wanted: Mapping[str, Any]) -> dict[str, Any]:
-    """The part of a filter that requires a key to equal a text, a number or a boolean."""
+    """The conditions of a filter that require a text, a number or a boolean: those that a database can check."""
     equals = {key: inner.get("$eq") if isinstance(inner, Mapping) else inner for key, inner in wanted.items()}
     return {key: inner for key, inner in equals.items() if isinstance(inner, str | int | float)}
 

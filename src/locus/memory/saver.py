@@ -125,7 +125,7 @@ class CheckpointSaver:
         Each is read whole. `history` lists them without their payloads, and costs next to nothing.
         """
         entries = await self.store.history(thread_id, limit, before, checkpoint_ns)
-        found: list[SavedCheckpoint] = []
+        saved: list[SavedCheckpoint] = []
         for start in range(0, len(entries), _AT_ONCE):
             part = entries[start : start + _AT_ONCE]
             whole = await asyncio.gather(
@@ -134,8 +134,8 @@ class CheckpointSaver:
                     for e in part
                 )
             )
-            found += [checkpoint for checkpoint in whole if checkpoint is not None]
-        return found
+            saved += [checkpoint for checkpoint in whole if checkpoint is not None]
+        return saved
 
     async def history(
         self,
@@ -203,7 +203,7 @@ class CheckpointSaver:
         task_id: str | None = None,
     ) -> list[SavedWrite]:
         """The writes of tasks, or of one, since a checkpoint, ordered by task path, task and index."""
-        found = await self.store.get_writes(thread_id, checkpoint_id, task_id=task_id, namespace=checkpoint_ns)
+        pending = await self.store.get_writes(thread_id, checkpoint_id, task_id=task_id, namespace=checkpoint_ns)
         return [
             SavedWrite(
                 task_id=write.task_id,
@@ -212,7 +212,7 @@ class CheckpointSaver:
                 value=decode(write.value),
                 task_path=write.task_path,
             )
-            for write in found
+            for write in pending
         ]
 
     async def delete_thread(self, *, thread_id: str) -> None:

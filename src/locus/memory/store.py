@@ -76,6 +76,7 @@ from locus.memory.model.plan import ContentNeeded, LeftOutNeeded, LeftOutUnknown
 from locus.memory.model.records import (
     ANY,
     DEFAULT_NAMESPACE,
+    Ancestor,
     Base,
     CheckpointKey,
     Commit,
@@ -102,6 +103,7 @@ from locus.memory.model.retention import (
 from locus.memory.model.sizes import ThreadSizes, freed_by, thread_sizes
 from locus.memory.model.trace import Trace
 from locus.memory.model.warm import TEXTS, LoadForm
+from locus.memory.runtime.direct import CallersLoop
 from locus.memory.together import Lanes, lanes_to, send_alone
 
 _ATTEMPTS = 8
@@ -131,7 +133,7 @@ R = TypeVar("R")
 
 @dataclass(frozen=True, slots=True)
 class Saved:
-    """A save that is done."""
+    """The result of a save."""
 
     checkpoint_id: str
     trace: Trace
@@ -143,7 +145,7 @@ class Saved:
 
 @dataclass(frozen=True, slots=True)
 class Loaded(Generic[R]):
-    """A checkpoint that was loaded, and what the store sent for it."""
+    """The result of a load, and the records that the store sent for it."""
 
     value: R
     sent: Stored
@@ -152,7 +154,7 @@ class Loaded(Generic[R]):
 
 
 class _ReplacedError(Exception):
-    """A checkpoint is not the one any more that a comparison began with."""
+    """A checkpoint was replaced while it was being compared."""
 
 
 class _Using:
@@ -206,7 +208,7 @@ class CheckpointStore:
         """Whether anything is held. Whoever gets everything from the engine anyway has no use for it."""
 
     def hold_nothing(self) -> None:
-        """Keep nothing of what is loaded and saved in memory: for a caller that only passes it on."""
+        """Keep no checkpoint in memory from now on: for a caller that only passes data on."""
         self.caches = False
         self.cache.clear()
 
@@ -254,7 +256,7 @@ class CheckpointStore:
         created_at: datetime | None = None,
         off_loop: bool = False,
     ) -> Saved:
-        """Commit a payload. `known` is the checkpoint that it was derived from; without it, its lineage may tell.
+        """Plan and commit a payload. `known` is the trace of the checkpoint that it was made from, if that is known.
 
         `created_at` is for a checkpoint that was made earlier, elsewhere.
 
@@ -352,14 +354,18 @@ class CheckpointStore:
         raise ConflictError(f"thread {thread_id!r} keeps being changed by other writers; try again")
 
     def _current_lanes(self) -> Lanes | None:
-        """The lanes of the running event loop; None if the engine cannot commit saves together."""
-        lanes = self._lanes_here
-        if self._lanes is not None and (lanes is None or lanes.loop is not asyncio.get_running_loop()):
+        """The lanes of the running event loop; None if the engine cannot commit saves together, or a caller blocks."""
+        if self._lanes is None:
+            return None
+        lanes, loop = self._lanes_here, asyncio.get_running_loop()
+        if lanes is None or lanes.loop is not loop:
+            if isinstance(loop, CallersLoop):
+                return None
             lanes = self._lanes_here = self._lanes.current()
         return lanes
 
     def commit(self, commit: Commit) -> Coroutine[Any, Any, Outcome]:
-        """Send a commit to the engine, inside of `using`; with others that are sent now, if the engine can do that."""
+        """Send a commit to the engine, possibly in one transaction with others. The caller is inside of `using`."""
         lanes = self._current_lanes()
         if lanes is None:
             return self.engine.commit(commit)
@@ -401,11 +407,11 @@ class CheckpointStore:
         return Saved(commit.checkpoint_id, trace, attempts, commit)
 
     def _trace_of(self, stored: Stored) -> Trace:
-        """What the next save may refer to, found by reading everything that is stored."""
+        """The trace of a checkpoint that was read whole."""
         return stored_trace(stored, sort_keys=not self.engine.dialect.exact)
 
     async def _left_out(self, thread_id: str, namespace: str, base: Trace) -> Mapping[Path, Sequence[object]]:
-        """The items that a window left out, for a save that has to write them anew."""
+        """Read the items that a window left out, for a save that has to write them anew."""
         stored = await self._read(thread_id, base.base.checkpoint_id, namespace)
         if stored is None or stored.entry.rev != base.base.rev:
             raise _window_error("the checkpoint that it was loaded from is gone")
@@ -414,7 +420,7 @@ class CheckpointStore:
     async def _repeated_window(
         self, commit: Commit, plan: Plan, base: Trace, stored: Stored, metadata: Mapping[str, Any] | None
     ) -> Trace | None:
-        """The trace of a window that is stored under its id already; None if something else is."""
+        """The trace of a window that is already stored under this id; None if the id has other content."""
         whole = await self._read(commit.thread_id, base.base.checkpoint_id, commit.namespace)
         if whole is None or whole.entry.rev != base.base.rev or not _same_metadata(stored, metadata):
             return None
@@ -427,7 +433,7 @@ class CheckpointStore:
         return traced_again(plan.fields, stored, base.window)
 
     async def _base(self, thread_id: str, namespace: str, payload: Payload) -> Trace | None:
-        """The checkpoint that a payload of unknown origin most likely resembles: the last one, here or in the store."""
+        """The trace that a save of unknown origin is compared with: that of the last save, here or in the store."""
         known = self._traces.known.get((thread_id, namespace))
         if known is not None:
             return known
@@ -438,7 +444,7 @@ class CheckpointStore:
         return None if stored is None else unread_trace(stored)
 
     async def _read_base(self, thread_id: str, namespace: str, payload: Payload) -> Trace | None:
-        """The same, with everything that is stored read: what is saved is not a continuation of it."""
+        """The trace of the latest checkpoint, read whole, for a payload that does not simply continue it."""
         if payload.frozen:
             stored = await self._read(thread_id, None, namespace)
         else:
@@ -462,7 +468,7 @@ class CheckpointStore:
     async def load(
         self, thread_id: str, checkpoint_id: str | None, namespace: str, form: LoadForm[R]
     ) -> Loaded[R] | None:
-        """A checkpoint in the form that the caller wants. What this handle holds of the thread is not read again."""
+        """Load a checkpoint in the form that the caller wants. Items that this handle holds are not read again."""
         check_ids(thread_id, checkpoint_id, namespace)
         if not self.caches:
             stored = await self._read(thread_id, checkpoint_id, namespace)
@@ -503,7 +509,7 @@ class CheckpointStore:
             return await engine.read_part(thread_id, namespace, checkpoint_id, part)
 
     async def read_since(self, thread_id: str, checkpoint_id: str | None, namespace: str, held: Base) -> Stored | None:
-        """A checkpoint, to a reader that has the checkpoint `held`; `Stored.since` says if its runs were left out."""
+        """Read a checkpoint for a caller that has the checkpoint `held`. `Stored.since` tells if runs were left out."""
         check_ids(thread_id, checkpoint_id, namespace)
         async with self.using() as engine:
             return await engine.read_since(thread_id, namespace, checkpoint_id, held)
@@ -529,7 +535,7 @@ class CheckpointStore:
     async def diff(
         self, old: CheckpointKey, new: CheckpointKey, start: int, limit: int, most: int | None = None
     ) -> PayloadDiff:
-        """A page of what changed from one checkpoint to another. `most` is as for `compare`; a server has its own."""
+        """A page of the changes from one checkpoint to another. `most` limits the text read, as in `compare`."""
         start, limit = checked_page(start, limit)
         _check_keys(old, new)
         async with self.using() as engine:
@@ -544,7 +550,7 @@ class CheckpointStore:
         result: Callable[[Comparison], PartRequests[R]],
         most: int | None = None,
     ) -> R:
-        """What a comparison of two checkpoints gives. Both stood at one instant, and only what differs is read.
+        """Compare two checkpoints as of one instant, and return the result. Only parts that differ are read.
 
         `most` is how many characters may be put together of either; `TooMuchText` is raised if that is not enough.
         """
@@ -561,7 +567,7 @@ class CheckpointStore:
         raise ConflictError("these checkpoints keep being replaced while they are compared; try again")
 
     async def _driven(self, steps: PartRequests[R], keys: Sequence[CheckpointKey], read: list[Stored]) -> R:
-        """Read what a comparison asks for, of the checkpoints that it began with, `read`."""
+        """Read the parts that a comparison asks for, until it ends."""
         revs = [stored.entry.rev for stored in read]
         answer: Stored | None = None
         seen_again = False
@@ -612,7 +618,7 @@ class CheckpointStore:
         )
 
     async def other_namespaces(self, thread_id: str, namespace: str) -> str:
-        """Says for an error where a thread has checkpoints, if it is not in this namespace; else it is empty.
+        """A text for errors: the namespaces that the thread has checkpoints in. Empty if this is one of them.
 
         Only the newest checkpoints are looked at, so that an error costs no more for a long thread.
         """
@@ -638,7 +644,7 @@ class CheckpointStore:
             return await self.delete_found(thread_id, namespace, found) > 0
 
     async def delete_found(self, thread_id: str, namespace: str | None, seqs: Mapping[int, str]) -> int:
-        """Delete checkpoints that were found to be there; if none were, a deletion before may have removed them."""
+        """Delete checkpoints that were looked up before. If there are none, an earlier deletion is confirmed."""
         if not seqs:
             await self.confirm_deletions(thread_id)
             return 0
@@ -659,13 +665,13 @@ class CheckpointStore:
             return [] if matching.matches_none else await engine.threads(matching, most)
 
     async def unlisted_threads(self, prefix: str, after: str, limit: int) -> list[str]:
-        """What is stored of threads that `list_threads` does not show; see `Engine.unlisted`."""
+        """The ids of stored threads that `list_threads` does not show; see `Engine.unlisted`."""
         check_prefix(prefix)
         async with self.using() as engine:
             return await engine.unlisted(prefix, after, limit) if len(prefix) <= MAX_ID_LENGTH else []
 
     async def recent(self, limit: int | None, prefix: str = "") -> list[Entry]:
-        """The newest entries of all threads, or of those whose ids start with `prefix`; so with `find` and `search`."""
+        """The newest entries of all threads whose ids start with `prefix`."""
         most, prefix = checked_limit(limit, UNLIMITED), check_prefix(prefix)
         async with self.using() as engine:
             if len(prefix) > MAX_ID_LENGTH:
@@ -673,7 +679,7 @@ class CheckpointStore:
             return await (engine.recent(most, prefix) if prefix else engine.recent(most))
 
     async def newest_threads(self, limit: int | None, before: str | None = None, prefix: str = "") -> NewestThreads:
-        """Threads, each with its newest checkpoint, newest first; at most `LOOKED_AT`."""
+        """The threads with the newest checkpoints, each with its newest; at most `LOOKED_AT`."""
         most = min(checked_limit(limit, LOOKED_AT), LOOKED_AT)
         cursor, within = check_cursor(before), check_prefix(prefix)
         async with self.using() as engine:
@@ -696,7 +702,7 @@ class CheckpointStore:
     async def search(
         self, query: str, limit: int | None, prefix: str = "", timeout_seconds: float = SEARCH_SECONDS
     ) -> Hits:
-        """With a prefix, neither scores nor order depend on what other threads hold."""
+        """Search for all words of a query. With a prefix, other threads affect neither scores nor order."""
         if not isinstance(query, str):
             raise ConfigurationError(f"a search query must be text, got {type(query).__name__}: {query!r:.80}")
         encode(query)
@@ -705,7 +711,7 @@ class CheckpointStore:
     async def search_terms(
         self, terms: Sequence[str], limit: int | None, prefix: str = "", timeout_seconds: float = SEARCH_SECONDS
     ) -> Hits:
-        """The same for words that `words` has made already."""
+        """Search for terms, which are words as `words` makes them."""
         engine = self._with_capability(Searches, "search")
         found, most, prefix = checked_terms(terms), checked_limit(limit, UNLIMITED), check_prefix(prefix)
         checked_seconds(timeout_seconds, "timeout_seconds")
@@ -753,27 +759,27 @@ class CheckpointStore:
         deleting: Collection[str] = (),
         namespace: str = DEFAULT_NAMESPACE,
     ) -> ThreadSizes | None:
-        """What a thread takes, and what a vacuum or a deletion would free; None if there is no such thread."""
+        """The size of a thread, and what a vacuum or a deletion would free; None if the thread does not exist."""
         by_vacuum = check_measuring(thread_id, older_than_days, keep_last, deleting, namespace)
         async with self.using() as engine:
-            found = await engine.measure(thread_id)
-        if found is None:
+            measured = await engine.measure(thread_id)
+        if measured is None:
             return None
-        entries = [one.entry for one in found.checkpoints]
+        entries = [one.entry for one in measured.checkpoints]
         freed = None
         if by_vacuum:
             kept = retention(datetime.now(UTC), older_than_days, keep_last)
-            orphans = orphaned(found.orphans(), kept.orphans_before)
-            freed = freed_by(found, outlived_in(thread_id, entries, kept, orphans))
+            orphans = orphaned(measured.orphans(), kept.orphans_before)
+            freed = freed_by(measured, outlived_in(thread_id, entries, kept, orphans))
         elif deleting:
             revs = {entry.checkpoint_id: (entry.seq, entry.rev) for entry in entries if entry.namespace == namespace}
             missing = next((name for name in deleting if name not in revs), None)
             if missing is not None:
                 raise await self.not_found(thread_id, missing, namespace, " to measure")
-            freed = freed_by(found, Outlived(thread_id, dict(revs[name] for name in deleting)))
-        if len(found.checkpoints) < _MANY_CHECKPOINTS:
-            return thread_sizes(thread_id, found, freed)
-        return await asyncio.to_thread(thread_sizes, thread_id, found, freed)
+            freed = freed_by(measured, Outlived(thread_id, dict(revs[name] for name in deleting)))
+        if len(measured.checkpoints) < _MANY_CHECKPOINTS:
+            return thread_sizes(thread_id, measured, freed)
+        return await asyncio.to_thread(thread_sizes, thread_id, measured, freed)
 
     async def copy(
         self,
@@ -836,6 +842,27 @@ class CheckpointStore:
         async with self.using():
             return await engine.get_writes(thread_id, namespace, checkpoint_id, task_id)
 
+    async def ancestors(
+        self,
+        thread_id: str,
+        checkpoint_id: str,
+        namespace: str,
+        limit: int,
+        channels: Collection[str],
+        known: Collection[str] = (),
+    ) -> list[Ancestor]:
+        """Checkpoints from which one was made, without their runs, and what tasks wrote to these channels since.
+
+        The caller has those whose revs are `known`, so they need not be given again.
+        """
+        engine = self._with_capability(KeepsWrites, "pending writes")
+        check_ids(thread_id, None, namespace)
+        check_id(checkpoint_id, "checkpoint_id")
+        for channel in channels:
+            check_id(channel, "channel", empty=True)
+        async with self.using():
+            return await engine.ancestors(thread_id, namespace, checkpoint_id, max(1, limit), channels, known)
+
     async def close(self) -> None:
         self._lanes_here = None
         if self._lanes is not None:
@@ -852,7 +879,7 @@ def _check_keys(*keys: CheckpointKey) -> None:
 
 
 def _advance(steps: PartRequests[R], answer: Stored | None) -> tuple[tuple[int, Part] | None, R | None]:
-    """What a comparison asks for next, or its result."""
+    """Resume a comparison. Returns the part that it asks for next, or its result."""
     try:
         return (next(steps) if answer is None else steps.send(answer)), None
     except StopIteration as stop:
@@ -860,18 +887,18 @@ def _advance(steps: PartRequests[R], answer: Stored | None) -> tuple[tuple[int, 
 
 
 async def read_out(stored: Stored, work: Callable[[], R]) -> R:
-    """What some work on what was read gives. If that is much, others on the event loop have their turn meanwhile."""
+    """Do work on records that were read: in a thread if they are large, so that the event loop goes on."""
     return await asyncio.to_thread(work) if _is_much(stored) else work()
 
 
 def _is_much(stored: Stored) -> bool:
-    """Whether what was read takes some tens of milliseconds to look through."""
+    """Whether it takes some tens of milliseconds to go through these records."""
     characters, items = _amount(stored)
     return characters >= _LONG_TO_READ or items >= _MANY_ITEMS
 
 
 def _amount(stored: Stored) -> tuple[int, int]:
-    """The characters and the items of what was read."""
+    """The number of characters and of items in records that were read."""
     runs = [run for some in stored.runs.values() for run in some]
     characters = len(stored.head) + len(stored.manifest) + sum(len(run.items) for run in runs)
     return characters, sum(run.length for run in runs)
@@ -880,19 +907,19 @@ def _amount(stored: Stored) -> tuple[int, int]:
 async def remove_outlived(
     engine: Engine, page: OutlivedPage, dry_run: bool
 ) -> tuple[VacuumProgress, CorruptCheckpointError | None]:
-    """Remove what a page of a vacuum has found, or only count it; and the first damage that was in the way."""
+    """Remove the checkpoints on a page of a vacuum, or only count them. Returns the first damage as well."""
     damaged = list(page.damaged)
     checkpoints = writes = 0
-    for found in page.threads:
+    for outlived in page.threads:
         if dry_run:
-            checkpoints += len(found.checkpoints)
-            writes += sum(found.writes.values())
+            checkpoints += len(outlived.checkpoints)
+            writes += sum(outlived.writes.values())
             continue
         try:
-            if found.checkpoints:
-                checkpoints += await engine.trim(found.thread_id, found.checkpoints)
-            if found.writes and isinstance(engine, KeepsWrites):
-                writes += await engine.delete_orphans(found.thread_id, found.writes.keys())
+            if outlived.checkpoints:
+                checkpoints += await engine.trim(outlived.thread_id, outlived.checkpoints)
+            if outlived.writes and isinstance(engine, KeepsWrites):
+                writes += await engine.delete_orphans(outlived.thread_id, outlived.writes.keys())
         except CorruptCheckpointError as error:
             damaged.append(error)
     done = VacuumProgress(page.looked_at, checkpoints, writes, len(damaged))
@@ -902,7 +929,7 @@ async def remove_outlived(
 def check_measuring(
     thread_id: str, older_than_days: float | None, keep_last: int | None, deleting: Collection[str], namespace: str
 ) -> bool:
-    """Refuse what cannot be measured; True if the question is what a vacuum would free."""
+    """Check the arguments of `sizes`. True if they ask what a vacuum would free."""
     check_ids(thread_id, None, namespace)
     by_vacuum = older_than_days is not None or keep_last is not None
     if by_vacuum:
@@ -926,7 +953,7 @@ def _write_rows(task_id: str, task_path: str, writes: Sequence[tuple[str, Any]])
 
 
 def _equal(stored: Stored, payload: Payload, metadata: Mapping[str, Any] | None) -> bool:
-    """Whether what is stored under an id is what is to be saved under it again."""
+    """Whether a stored checkpoint has the same content and metadata as a save under its id."""
     if not _same_metadata(stored, metadata):
         return False
     fresh = Planner("", None).plan(payload)

@@ -10,33 +10,22 @@ errors, which may quote either. docs/operations.md lists the names and units.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from functools import wraps
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from locus.errors import ConfigurationError, ConflictError
 from locus.extras import require
 from locus.memory.checkpointer import StoreVerbs
 from locus.memory.engine import CheckpointerCapabilities
-from locus.memory.model.arguments import SEARCH_SECONDS
-from locus.memory.model.changes import PayloadDiff
-from locus.memory.model.comparison import Comparison, PartRequests
-from locus.memory.model.parts import Part
 from locus.memory.model.plan import Payload
 from locus.memory.model.records import (
-    DEFAULT_NAMESPACE,
-    Base,
-    CheckpointKey,
     Commit,
-    Entry,
-    Hits,
-    NewestThreads,
     Outcome,
     Stored,
-    Write,
 )
-from locus.memory.model.retention import VacuumProgress
-from locus.memory.model.sizes import ThreadSizes, text_bytes
+from locus.memory.model.sizes import text_bytes
 from locus.memory.model.warm import LoadForm
 from locus.memory.saver import CheckpointSaver
 from locus.memory.store import CheckpointStore, Loaded, Saved
@@ -54,6 +43,7 @@ ATTEMPTS_ATTRIBUTE = "locus.attempts"
 CACHE_ATTRIBUTE = "locus.cache"
 ERROR_ATTRIBUTE = "error.type"
 
+P = ParamSpec("P")
 R = TypeVar("R")
 H = TypeVar("H", bound=StoreVerbs | CheckpointSaver)
 
@@ -157,8 +147,26 @@ class Telemetry:
         return {STORE_ATTRIBUTE: self._store}
 
 
+def _measured(
+    operation: str,
+    method: Callable[Concatenate[Any, P], Coroutine[Any, Any, R]],
+    note: Callable[[Telemetry, Span, R], None] = lambda _telemetry, _span, _result: None,
+) -> Callable[Concatenate[Any, P], Coroutine[Any, Any, R]]:
+    """A method of a store that is measured: it is called on the inner store, and its result is noted."""
+    name = method.__name__
+
+    @wraps(method)
+    async def call(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        with self._telemetry.operation(operation) as span:
+            result: R = await getattr(self._inner, name)(*args, **kwargs)
+            note(self._telemetry, span, result)
+            return result
+
+    return call
+
+
 class ObservedStore(CheckpointStore):
-    """A store whose operations are measured. It is the other one in all else."""
+    """A store that measures each operation, and passes it on to the store that it wraps."""
 
     def __init__(self, inner: CheckpointStore, telemetry: Telemetry) -> None:
         self._inner = inner
@@ -198,12 +206,6 @@ class ObservedStore(CheckpointStore):
     async def commit(self, commit: Commit) -> Outcome:
         return await self._inner.commit(commit)
 
-    async def read(self, thread_id: str, checkpoint_id: str | None, namespace: str) -> Stored | None:
-        with self._telemetry.operation("load") as span:
-            stored = await self._inner.read(thread_id, checkpoint_id, namespace)
-            self._telemetry.loaded(span, stored)
-            return stored
-
     async def load(
         self, thread_id: str, checkpoint_id: str | None, namespace: str, form: LoadForm[R]
     ) -> Loaded[R] | None:
@@ -216,131 +218,29 @@ class ObservedStore(CheckpointStore):
             self._telemetry.held()
             return loaded
 
-    async def read_part(self, thread_id: str, checkpoint_id: str | None, namespace: str, part: Part) -> Stored | None:
-        with self._telemetry.operation("read_items") as span:
-            stored = await self._inner.read_part(thread_id, checkpoint_id, namespace, part)
-            self._telemetry.loaded(span, stored)
-            return stored
-
-    async def read_since(self, thread_id: str, checkpoint_id: str | None, namespace: str, held: Base) -> Stored | None:
-        with self._telemetry.operation("load") as span:
-            stored = await self._inner.read_since(thread_id, checkpoint_id, namespace, held)
-            self._telemetry.loaded(span, stored)
-            return stored
-
-    async def entry(self, thread_id: str, checkpoint_id: str | None, namespace: str) -> Entry | None:
-        with self._telemetry.operation("get_metadata"):
-            return await self._inner.entry(thread_id, checkpoint_id, namespace)
-
-    async def history(
-        self, thread_id: str, limit: int | None, before: str | None, namespace: str | None
-    ) -> list[Entry]:
-        with self._telemetry.operation("history"):
-            return await self._inner.history(thread_id, limit, before, namespace)
-
-    async def diff(
-        self, old: CheckpointKey, new: CheckpointKey, start: int, limit: int, most: int | None = None
-    ) -> PayloadDiff:
-        with self._telemetry.operation("diff"):
-            return await self._inner.diff(old, new, start, limit, most)
-
-    async def compare(
-        self,
-        old: CheckpointKey,
-        new: CheckpointKey,
-        result: Callable[[Comparison], PartRequests[R]],
-        most: int | None = None,
-    ) -> R:
-        with self._telemetry.operation("diff"):
-            return await self._inner.compare(old, new, result, most)
-
-    async def namespaces(self, thread_id: str) -> list[str]:
-        with self._telemetry.operation("list_namespaces"):
-            return await self._inner.namespaces(thread_id)
-
-    async def delete(self, thread_id: str, checkpoint_id: str | None, namespace: str | None) -> bool:
-        with self._telemetry.operation("delete"):
-            return await self._inner.delete(thread_id, checkpoint_id, namespace)
-
-    async def delete_found(self, thread_id: str, namespace: str | None, seqs: Mapping[int, str]) -> int:
-        with self._telemetry.operation("delete"):
-            return await self._inner.delete_found(thread_id, namespace, seqs)
-
-    async def confirm_deletions(self, thread_id: str | None = None) -> None:
-        with self._telemetry.operation("delete"):
-            await self._inner.confirm_deletions(thread_id)
-
-    async def list_threads(
-        self, limit: int | None, pattern: str, *, after: str | None = None, prefix: str = ""
-    ) -> list[str]:
-        with self._telemetry.operation("list_threads"):
-            return await self._inner.list_threads(limit, pattern, after=after, prefix=prefix)
-
-    async def unlisted_threads(self, prefix: str, after: str, limit: int) -> list[str]:
-        with self._telemetry.operation("list_threads"):
-            return await self._inner.unlisted_threads(prefix, after, limit)
-
-    async def recent(self, limit: int | None, prefix: str = "") -> list[Entry]:
-        with self._telemetry.operation("list_with_metadata"):
-            return await self._inner.recent(limit, prefix)
-
-    async def newest_threads(self, limit: int | None, before: str | None = None, prefix: str = "") -> NewestThreads:
-        with self._telemetry.operation("recent_threads"):
-            return await self._inner.newest_threads(limit, before, prefix)
-
-    async def find(self, key: str, value: Any, limit: int | None, prefix: str = "") -> list[Entry]:
-        with self._telemetry.operation("query_by_metadata"):
-            return await self._inner.find(key, value, limit, prefix)
-
-    async def search_terms(
-        self, terms: Sequence[str], limit: int | None, prefix: str = "", timeout_seconds: float = SEARCH_SECONDS
-    ) -> Hits:
-        with self._telemetry.operation("search"):
-            return await self._inner.search_terms(terms, limit, prefix, timeout_seconds)
-
-    async def vacuum(
-        self,
-        older_than_days: float | None,
-        keep_last: int | None,
-        dry_run: bool,
-        progress: Callable[[VacuumProgress], None] | None = None,
-    ) -> int:
-        with self._telemetry.operation("vacuum"):
-            return await self._inner.vacuum(older_than_days, keep_last, dry_run, progress)
-
-    async def sizes(
-        self,
-        thread_id: str,
-        older_than_days: float | None = None,
-        keep_last: int | None = None,
-        deleting: Collection[str] = (),
-        namespace: str = DEFAULT_NAMESPACE,
-    ) -> ThreadSizes | None:
-        with self._telemetry.operation("sizes"):
-            return await self._inner.sizes(thread_id, older_than_days, keep_last, deleting, namespace)
-
-    async def copy(
-        self,
-        source: str,
-        dest: str,
-        checkpoint_id: str | None,
-        namespace: str,
-        ancestors: int | Literal["all"] = "all",
-    ) -> bool:
-        with self._telemetry.operation("copy_thread"):
-            return await self._inner.copy(source, dest, checkpoint_id, namespace, ancestors)
-
-    async def put_writes(
-        self, thread_id: str, checkpoint_id: str, task_id: str, writes: Sequence[tuple[str, Any]], **options: Any
-    ) -> None:
-        with self._telemetry.operation("put_writes"):
-            await self._inner.put_writes(thread_id, checkpoint_id, task_id, writes, **options)
-
-    async def get_writes(
-        self, thread_id: str, checkpoint_id: str, *, task_id: str | None, namespace: str
-    ) -> list[Write]:
-        with self._telemetry.operation("get_writes"):
-            return await self._inner.get_writes(thread_id, checkpoint_id, task_id=task_id, namespace=namespace)
+    read = _measured("load", CheckpointStore.read, Telemetry.loaded)
+    read_part = _measured("read_items", CheckpointStore.read_part, Telemetry.loaded)
+    read_since = _measured("load", CheckpointStore.read_since, Telemetry.loaded)
+    entry = _measured("get_metadata", CheckpointStore.entry)
+    history = _measured("history", CheckpointStore.history)
+    ancestors = _measured("history", CheckpointStore.ancestors)
+    diff = _measured("diff", CheckpointStore.diff)
+    compare = _measured("diff", CheckpointStore.compare)
+    namespaces = _measured("list_namespaces", CheckpointStore.namespaces)
+    delete = _measured("delete", CheckpointStore.delete)
+    delete_found = _measured("delete", CheckpointStore.delete_found)
+    confirm_deletions = _measured("delete", CheckpointStore.confirm_deletions)
+    list_threads = _measured("list_threads", CheckpointStore.list_threads)
+    unlisted_threads = _measured("list_threads", CheckpointStore.unlisted_threads)
+    recent = _measured("list_with_metadata", CheckpointStore.recent)
+    newest_threads = _measured("recent_threads", CheckpointStore.newest_threads)
+    find = _measured("query_by_metadata", CheckpointStore.find)
+    search_terms = _measured("search", CheckpointStore.search_terms)
+    vacuum = _measured("vacuum", CheckpointStore.vacuum)
+    sizes = _measured("sizes", CheckpointStore.sizes)
+    copy = _measured("copy_thread", CheckpointStore.copy)
+    put_writes = _measured("put_writes", CheckpointStore.put_writes)
+    get_writes = _measured("get_writes", CheckpointStore.get_writes)
 
     async def close(self) -> None:
         await self._inner.close()

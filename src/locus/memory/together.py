@@ -49,7 +49,7 @@ Member = Commit | TaskWrites
 
 
 class _Turn(NamedTuple):
-    """What a save that waits is told if it has to be sent by its caller."""
+    """Tells a save that has waited to go by itself now, sent by its caller."""
 
     in_lane: bool
     again: bool = False
@@ -62,7 +62,7 @@ _IN_LANE = _Turn(in_lane=True)
 
 
 class _Failed(NamedTuple):
-    """The same for one that is not to be sent again: it was not written, or nobody has confirmed it."""
+    """Tells a save that it failed, and is not to be sent again: nothing was written, or nobody confirmed it."""
 
     cause: BaseException
 
@@ -101,7 +101,7 @@ class Lanes:
         self._timer: asyncio.TimerHandle | None = None
 
     async def send(self, member: Member, size: int) -> Outcome:
-        """Send a save of so many characters. One that finds a lane free has to be as quick as without lanes."""
+        """Send a save of `size` characters. If a lane is free, that costs no more than without lanes."""
         engine, thread_id = self._engine(), member.thread_id
         in_lane = size <= MOST_TEXT
         follows = thread_id in self.in_flight or thread_id in self.waiting
@@ -123,7 +123,7 @@ class Lanes:
                 self.go_on()
 
     async def in_turn(self, engine: Engine, member: Member, size: int) -> Outcome:
-        """Wait, and be sent together with others, or by itself."""
+        """Wait for a lane, and be sent with others or alone."""
         waiting = _Waiting(member, size, self.loop.time(), self.loop.create_future())
         self.waiting.setdefault(member.thread_id, deque()).append(waiting)
         self._arm()
@@ -147,13 +147,13 @@ class Lanes:
             self.release(member, in_lane=answer.in_lane)
 
     def release(self, member: Member, *, in_lane: bool) -> None:
-        """A save that was sent by its caller has come back."""
+        """Note that a save has come back that its caller had sent."""
         self.used -= in_lane
         self._landed(member)
         self.go_on()
 
     def go_on(self) -> None:
-        """A save has come back: send what waits, as far as lanes are free."""
+        """After a save has come back, send waiting ones as far as lanes are free."""
         for watcher in self.watchers:
             if not watcher.done():
                 watcher.set_result(None)
@@ -164,7 +164,7 @@ class Lanes:
             pass
 
     def has_writes_of(self, writes: TaskWrites) -> bool:
-        """Whether other writes of the same task are on their way, or wait. These have to come after them."""
+        """Whether other writes of the same task are under way or waiting, so that these must come after them."""
         before = [self.in_flight.get(writes.thread_id)]
         before += [waiting.member for waiting in self.waiting.get(writes.thread_id, ())]
         place = writes.namespace, writes.checkpoint_id, writes.task_id
@@ -173,15 +173,17 @@ class Lanes:
         )
 
     async def settle(self, thread_id: str) -> None:
-        """Wait until no save of a thread is on its way, or waits: its caller may be gone. So long as a save would wait
-        for another one of its thread."""
+        """Wait until no save of a thread is under way or waiting.
+
+        It waits as long as a save would wait for another one of its thread. The caller of such a save may be gone.
+        """
         with suppress(TimeoutError):
             async with asyncio.timeout(PATIENCE_IN_THREAD):
                 while thread_id in self.in_flight or thread_id in self.waiting:
                     await self._next_return()
 
     async def close(self) -> None:
-        """Send whatever waits, and wait until all of it has come back."""
+        """Send all waiting saves, and wait until every save has come back."""
         with suppress(TimeoutError):
             async with asyncio.timeout(CLOSING_SECONDS):
                 while self.waiting or self.in_flight or self._groups:
@@ -204,7 +206,7 @@ class Lanes:
             del self.in_flight[member.thread_id]
 
     def _leave(self, waiting: _Waiting) -> None:
-        """Its caller was cancelled."""
+        """Remove a waiting save whose caller was cancelled."""
         queue = self.waiting.get(waiting.member.thread_id, ())
         if waiting in queue:
             self._taken(waiting)
@@ -214,7 +216,7 @@ class Lanes:
                 self.release(waiting.member, in_lane=answer.in_lane)
 
     def _taken(self, waiting: _Waiting) -> None:
-        """It waits no more. Other saves of its thread get in line behind those of other threads."""
+        """Remove a save from the queue, because it is sent. Its thread moves behind the other threads."""
         thread_id = waiting.member.thread_id
         queue = self.waiting.pop(thread_id)
         queue.remove(waiting)
@@ -222,7 +224,7 @@ class Lanes:
             self.waiting[thread_id] = queue
 
     def _start(self) -> bool:
-        """Take whatever can go now as one group, and send it. False if there is nothing."""
+        """Send a group of all saves that can go now. False if there are none."""
         group: list[_Waiting] = []
         size = 0
         for thread_id, queue in self.waiting.items():
@@ -284,7 +286,7 @@ class Lanes:
             self._timer = self.loop.call_later(PATIENCE, self._look)
 
     def _look(self) -> None:
-        """Send what has waited for too long."""
+        """Send saves that have waited for too long."""
         self._timer = None
         now = self.loop.time()
         if self._has_waited(now):
@@ -304,12 +306,12 @@ class Lanes:
 
 
 def _first_of(queue: deque[_Waiting]) -> _Waiting | None:
-    """The first whose caller still wants it: one that was cancelled in this moment is about to leave."""
+    """The first save of a queue whose caller has not been cancelled."""
     return next((waiting for waiting in queue if not waiting.answer.done()), None)
 
 
 def lanes_to(engine: Engine) -> PerLoop[Lanes] | None:
-    """The lanes to an engine, for each event loop; None if it cannot commit saves together."""
+    """The lanes to an engine, made for each event loop; None if the engine cannot commit saves together."""
     if not isinstance(engine, CommitsTogether):
         return None
     held: weakref.ref[Engine] = weakref.ref(engine)
@@ -317,7 +319,7 @@ def lanes_to(engine: Engine) -> PerLoop[Lanes] | None:
 
 
 async def send_alone(engine: Engine, member: Member) -> Outcome:
-    """Send a save by itself, as if there were no others."""
+    """Send a commit, or pending writes, to the engine by itself, and not in a group."""
     if isinstance(member, Commit):
         return await engine.commit(member)
     assert isinstance(engine, KeepsWrites)

@@ -83,7 +83,7 @@ class OllamaModel(Provider):
     async def complete(
         self, messages: Sequence[Message], tools: Sequence[ToolSpec] | None = None, **kwargs: Any
     ) -> ModelResponse:
-        answer = wire.Answer()
+        answer = wire.OllamaAnswer()
         with translated(_translate, self._api_key):
             request = self._request(messages, tools, kwargs)
             chat = self._clients.current().chat
@@ -97,7 +97,7 @@ class OllamaModel(Provider):
     async def stream(
         self, messages: Sequence[Message], tools: Sequence[ToolSpec] | None = None, **kwargs: Any
     ) -> AsyncIterator[ModelChunk]:
-        answer = wire.Answer()
+        answer = wire.OllamaAnswer()
         with translated(_translate, self._api_key):
             request = self._request(messages, tools, kwargs)
             parts, part = await with_retries(lambda: self._opened(request), _wait_after, self._max_retries)

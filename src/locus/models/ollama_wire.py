@@ -42,7 +42,7 @@ def _image(block: ContentBlock) -> bytes:
         raise ModelRequestError(f"an image is no valid base64: {error}") from error
 
 
-class Answer:
+class OllamaAnswer:
     """Assembles an answer from one part, or from the parts of a stream."""
 
     def __init__(self) -> None:

@@ -21,7 +21,7 @@ from locus.server.logs import LOGGER, Digests, error_facts
 from locus.server.memory_budget import MemoryBudget
 from locus.server.metrics import Metrics
 from locus.server.middleware import ServerMiddleware
-from locus.server.quotas import Ledger, Quota
+from locus.server.quotas import Quota, QuotaLedger
 from locus.server.rates import Rate
 from locus.server.routes import all_routes
 
@@ -77,7 +77,7 @@ def create_app(
 
     limits = limits or Limits()
     audit_log = None if audit is None else AuditLog(audit)
-    ledger = Ledger(quota_file)
+    ledger = QuotaLedger(quota_file)
     authorized = AuthorizedStore(opened.store, limits, quota or Quota(), ledger)
     guard, pages = Guard(auth), None
     if inspector:

@@ -17,7 +17,7 @@ from locus.memory.store import CheckpointStore
 from locus.server.auth import GRANT_KEY, THREADS_KEY, Grant
 from locus.server.bodies import Limits, body_size, read_body
 from locus.server.lists import listed
-from locus.server.quotas import Charge, Ledger, Quota, charged
+from locus.server.quotas import Charge, Quota, QuotaLedger, charged
 from locus.server.requests import Body
 from locus.wire.format import from_segment
 from locus.wire.problems import Problem
@@ -36,7 +36,7 @@ class AuthorizedStore:
     """
 
     def __init__(
-        self, store: CheckpointStore, limits: Limits, quota: Quota = NO_QUOTA, ledger: Ledger | None = None
+        self, store: CheckpointStore, limits: Limits, quota: Quota = NO_QUOTA, ledger: QuotaLedger | None = None
     ) -> None:
         self.store = store
         self.limits = limits

@@ -26,10 +26,10 @@ MOST_EXTENTS = 64
 Rev = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{8,64}$")]
 Branch = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{8,80}$")]
 ValueName = Annotated[str, Field(pattern=r"^#[0-9a-f]{32}$")]
-Path = Annotated[Many[Text], Field(min_length=1)]
+PathNames = Annotated[Many[Text], Field(min_length=1)]
 ExtentRow = Annotated[tuple[Branch, Number, Number, Number], ROW]
 Cut = ValueName | Annotated[Many[ExtentRow], Field(min_length=1, max_length=MOST_EXTENTS)]
-Items = Annotated[list[Any], Field(min_length=1)]
+SomeItems = Annotated[list[Any], Field(min_length=1)]
 Digest = Annotated[str, Field(pattern=r"^[A-Za-z0-9+/]{22}$")]
 
 
@@ -41,8 +41,8 @@ class CommitBody(Body):
     created_at: Moment
     metadata: dict[Any, Any]
     head: dict[Any, Any]
-    manifest: Annotated[Many[Annotated[tuple[Path, Cut], ROW]], Field(max_length=MOST_CUTS)]
-    runs: Many[Annotated[tuple[Branch, Number, Number, Items], ROW]] = Field(default_factory=list)
+    manifest: Annotated[Many[Annotated[tuple[PathNames, Cut], ROW]], Field(max_length=MOST_CUTS)]
+    runs: Many[Annotated[tuple[Branch, Number, Number, SomeItems], ROW]] = Field(default_factory=list)
     before: Many[Digest | None] = Field(default_factory=list)
     values: Many[Annotated[tuple[ValueName, str], ROW]] = Field(default_factory=list)
     base: Annotated[tuple[Id, Id], ROW] | None = None
@@ -132,7 +132,7 @@ def _manifest(body: CommitBody) -> str:
 
 
 def _extents(cut: str | Iterable[tuple[str, int, int, int]]) -> Iterable[Extent]:
-    """What a line of the manifest names."""
+    """The extents in one entry of the manifest."""
     return [Extent(cut, 0, 0, 1)] if isinstance(cut, str) else map(Extent._make, cut)
 
 

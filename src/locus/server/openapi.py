@@ -42,7 +42,7 @@ so it can be repeated."""
 
 
 @dataclass(frozen=True)
-class Operation:
+class RouteSpec:
     """The description of a route.
 
     `public` routes need no token. `conditional` ones read `If-Match` and `If-None-Match`. `probed` ones ignore unknown
@@ -64,10 +64,10 @@ class Operation:
 def operation(
     method: str, path: str, summary: str, answers: dict[str, Schema], **more: Any
 ) -> Callable[[Handler], Handler]:
-    """Make a route of the decorated method. `more` are further fields of `Operation`."""
+    """Make a route of the decorated method. `more` are further fields of `RouteSpec`."""
 
     def describe(handler: Handler) -> Handler:
-        described = Operation(method, path, summary, answers, **more)
+        described = RouteSpec(method, path, summary, answers, **more)
         setattr(handler, _DESCRIBED, replace(described, name=handler.__name__))
         return handler
 
@@ -99,13 +99,13 @@ class Routes:
         self._store = authorized.store
 
     @classmethod
-    def operations(cls) -> list[Operation]:
+    def operations(cls) -> list[RouteSpec]:
         return [getattr(method, _DESCRIBED) for method in vars(cls).values() if hasattr(method, _DESCRIBED)]
 
     def routes(self) -> list[Route]:
         return [Route(spec.path, self._handler(spec), methods=[spec.method]) for spec in self.operations()]
 
-    def _handler(self, spec: Operation) -> Callable[[Request], Awaitable[Response]]:
+    def _handler(self, spec: RouteSpec) -> Callable[[Request], Awaitable[Response]]:
         """The method that handles a route. If the route takes no query, a request with one is refused."""
         handler: Callable[[Request], Awaitable[Response]] = getattr(self, spec.name)
         if spec.query is not None or spec.probed:
@@ -120,7 +120,7 @@ class Routes:
         return without_query
 
 
-def document(version: str, limits: Limits, operations: Iterable[Operation]) -> Schema:
+def document(version: str, limits: Limits, operations: Iterable[RouteSpec]) -> Schema:
     """Make the OpenAPI document."""
     paths: dict[str, Schema] = {}
     for spec in operations:
@@ -149,7 +149,7 @@ def document(version: str, limits: Limits, operations: Iterable[Operation]) -> S
     return whole
 
 
-def _described(spec: Operation) -> Schema:
+def _described(spec: RouteSpec) -> Schema:
     described: Schema = {
         "operationId": spec.name,
         "summary": spec.summary,

@@ -91,13 +91,13 @@ class OwnQuota:
 
 @dataclass
 class Charge:
-    """A save that was counted."""
+    """A save that was counted against a token's quota, and that can be taken back."""
 
     token: str
     day: str
     saves: int
     bytes: int
-    ledger: Ledger | None
+    ledger: QuotaLedger | None
 
     def refund(self) -> None:
         """Remove the save from the count, because it failed."""
@@ -106,7 +106,7 @@ class Charge:
             ledger.refund(self)
 
 
-class Ledger:
+class QuotaLedger:
     """Counts the saves of each token, in the file `place`, or else in memory until this process ends."""
 
     def __init__(self, place: str | None = None, clock: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
@@ -198,7 +198,7 @@ class Ledger:
 
 
 @contextmanager
-def charged(ledger: Ledger | None, token: str, quota: Quota, saves: int, size: int) -> Iterator[Charge]:
+def charged(ledger: QuotaLedger | None, token: str, quota: Quota, saves: int, size: int) -> Iterator[Charge]:
     """A context that counts the save inside it, unless that fails. A cancelled save may have happened, so it counts."""
     if ledger is None or not quota:
         yield Charge(token, "", saves, size, None)

@@ -38,6 +38,7 @@ from locus.testing.laws.listing.newest_threads import NewestThreadLaws
 from locus.testing.laws.listing.order import OrderLaws
 from locus.testing.laws.listing.prefixes import PrefixLaws
 from locus.testing.laws.listing.thread_lists import ThreadPageLaws, ThreadPatternLaws
+from locus.testing.laws.loading.ancestors import AncestorLaws
 from locus.testing.laws.loading.cached_loads import CachedLoadLaws, CachedLoadProcessLaws
 from locus.testing.laws.loading.diffs import DiffLaws
 from locus.testing.laws.loading.exports import ExportLaws
@@ -118,6 +119,7 @@ class CoreContract(
     ItemRangeLaws,
     PartialReadLaws,
     CachedLoadLaws,
+    AncestorLaws,
     WindowLaws,
     OrderLaws,
     DeletionLaws,

@@ -22,7 +22,7 @@ from locus.memory.checkpointer import Checkpointer, HistoryEntry
 from locus.memory.model.records import ANY, Unset
 from locus.memory.sync import SyncBackend, SyncCheckpointer
 from locus.testing.data import budget, message
-from locus.testing.laws.base import Laws, OpenHandle, dicts, exact
+from locus.testing.laws.base import Laws, OpenHandle, dicts, exact, present
 
 
 @dataclass
@@ -102,8 +102,7 @@ class ModelThread:
         return ModelThread(deepcopy([found for found in self.checkpoints if found.checkpoint_id in chosen]))
 
     def put_writes(self, name: str, task: str, values: list[Any]) -> None:
-        found = self.find(name)
-        assert found is not None
+        found = present(self.find(name))
         found.writes = {key: value for key, value in found.writes.items() if key[0] != task}
         found.writes |= {(task, index): value for index, value in enumerate(values)}
 
@@ -397,8 +396,7 @@ class ThreadsMachine(RuleBasedStateMachine):
         expected, which = self.model[thread].find(name), self.counter % 2
         assert expected is not None
         if thread.startswith("s"):
-            state = self.states[which].load(thread, name)
-            assert state is not None
+            state = present(self.states[which].load(thread, name))
             assert exact(state.to_checkpoint()) == expected.payload
         else:
             assert exact(self.dicts[which].load(thread, name)) == expected.payload

@@ -55,7 +55,7 @@ With names, the end of a document is read in one step; with a function, it may t
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """What a save makes of a list: its first `count` items stay, and `items` follow them.
+    """A list after a save: its first `count` items stay, and `items` follow them.
 
     `instead_of` are the items that stood behind the first `count`, as far as the caller knows them. Those of them that
     are among `items` again are not stored a second time.
@@ -72,7 +72,7 @@ ListChanges = Mapping[str, Kept | Sequence[Any]]
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A document as a change leaves it, for `Document.change`. The parameters are those of `Document.save`."""
+    """The new content of a document, for `Document.change`. The parameters are those of `Document.save`."""
 
     fields: Mapping[str, Any]
     lists: ListChanges = EMPTY
@@ -83,7 +83,7 @@ class Change:
 
 
 class Version:
-    """A document as of a checkpoint: its fields, how long its lists are, and the items that were read of them.
+    """A document as of a checkpoint: its fields, the lengths of its lists, and the items that were read.
 
     A save refers to it, so nothing of it may be changed in place.
     """
@@ -123,7 +123,7 @@ class Version:
         self._trace = trace
 
     def _referred(self) -> Trace:
-        """What a save may refer to that goes on from this version. It is worked out when the first one does."""
+        """The trace for a save that goes on from this version, made when the first such save needs it."""
         if self._trace is None:
             assert self._reading is not None
             stored, newest, sort_keys = self._reading
@@ -137,7 +137,7 @@ _Reading = tuple[Stored, int | None, bool]
 
 
 def _with_lists(reading: _Reading, is_list: Callable[[str], bool]) -> Version:
-    """The version that was read of a document that has lists."""
+    """Make the version of a document that has lists from what was read."""
     stored, newest, _ = reading
     cuts = decode_manifest(stored.manifest)
     fields = dict_from(stored) if newest is None else dict_from(stored, _list_cuts(cuts, is_list))
@@ -214,14 +214,14 @@ class Document:
         return [version for version in versions if version is not None]
 
     def _version(self, stored: Stored, newest: int | None) -> Version:
-        """The version that was read, with so many of the last items of each list (None: all)."""
+        """Make a version from a checkpoint that was read, with the last `newest` items of each list (None: all)."""
         entry, reading = stored.entry, (stored, newest, not self._store.engine.dialect.exact)
         if self._has_lists:
             return _with_lists(reading, self._is_list)
         return Version(entry.checkpoint_id, dict_from(stored), entry=entry, reading=reading)
 
     async def _end(self, checkpoint_id: str | None, last: int) -> Stored | None:
-        """The last items of each list, and all of everything else."""
+        """Read the last items of each list, and everything that is no list."""
         read_part, paths = self._store.read_part, self._paths
         if paths is not None:
             return await read_part(self.thread_id, checkpoint_id, self.namespace, Window(last, paths))
@@ -309,7 +309,7 @@ class Document:
     def _taken_apart(
         self, fields: Mapping[str, Any], lists: ListChanges, after: Version | None, known: Trace | None
     ) -> tuple[Payload, Trace | None, int]:
-        """A save as the planner takes it, what it may refer to, and how many items it adds to lists."""
+        """A save as a payload, the trace that it builds on, and the number of items that it adds."""
         values, traces = dict(fields), {} if known is None else dict(known.fields)
         omitted: dict[str, int] = {}
         added = 0
@@ -336,7 +336,7 @@ class Document:
         return Payload({}, dict_payload(values).fields, frozen=True, omitted=omitted), known, added
 
     def _shown_from(self, count: int, instead_of: Sequence[Any], name: str, known: FieldTrace) -> FieldTrace:
-        """A stored list of which a save keeps the first `count` items, and is told those that stood behind them."""
+        """A stored list of which a save keeps the first `count` items and replaces the others."""
         path = (name,)
         cut = known.cuts.get(path)
         if not isinstance(cut, ListTrace):
@@ -359,7 +359,7 @@ class Document:
     async def change(
         self, work_out: Callable[[Version | None], Awaitable[Change | None]], *, content: bool = True
     ) -> Version | None:
-        """Save what `work_out` makes of the latest version, as long as nobody has saved another one meanwhile.
+        """Save the content that `work_out` makes of the latest version; again, as often as another writer was faster.
 
         `work_out` gets the version without the items of its lists, or None if there is no document yet. It is called
         again if another writer was faster, and whenever it raises or answers None (nothing is to be changed) for a
@@ -406,16 +406,16 @@ class Document:
         )
 
     async def _unread(self) -> Version | None:
-        """The latest version without its content."""
+        """The latest version, of which no content was read."""
         entry = await self._store.entry(self.thread_id, None, self.namespace)
         return None if entry is None else Version(entry.checkpoint_id, entry=entry)
 
     def remember(self, version: Version) -> None:
-        """Hold what a save needs that goes on from this version, without its content."""
+        """Keep in memory what a save after this version will need, without its content."""
         self._loaded = Version(version.checkpoint_id, trace=version._referred())
 
     def remembered(self, checkpoint_id: str | None) -> Version | None:
-        """The version that was remembered, for `after` of a save, if it is this checkpoint. It is forgotten then."""
+        """Take the version that `remember` has kept, if it is of this checkpoint."""
         version, self._loaded = self._loaded, None
         return version if version is not None and version.checkpoint_id == checkpoint_id else None
 

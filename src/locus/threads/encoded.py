@@ -43,6 +43,7 @@ from locus.memory.store import CheckpointStore
 from locus.threads.limits import AT_ONCE
 
 __all__ = [
+    "Ancestor",
     "DecodedList",
     "EncodedDocument",
     "EncodedList",
@@ -60,7 +61,7 @@ _PLAIN: Final = frozenset({str, int, float, bool, type(None)})
 
 
 def is_small(items: Sequence[Any]) -> bool:
-    """Whether a list is a few plain values. It is best given as it is: a save may keep it with the fields."""
+    """Whether a list is a few plain values. Give such a list as it is: a save may keep it with the fields."""
     return len(items) <= SMALL_LIST and _PLAIN.issuperset(map(type, items))
 
 
@@ -69,15 +70,23 @@ class DecodedList(list[Any]):
 
 
 class ItemDecoder:
-    """Decodes the items of a thread, those that several of its versions share only once.
+    """Decodes the items of one thread. An item that several versions share is decoded once.
 
     `decode_items` gets some items of a list as plain values, and the path of the list for errors, and returns as many
     objects. All versions of one thread may share a decoder, and those of another thread need one of their own: the
     parts of a copied thread have the same names.
+
+    `recall` is for a caller who remembers what texts were decoded to: it is given a text, and a function that decodes
+    it, and returns new objects.
     """
 
-    def __init__(self, decode_items: Callable[[Any, Path], list[Any]]) -> None:
+    def __init__(
+        self,
+        decode_items: Callable[[Any, Path], list[Any]],
+        recall: Callable[[str, Callable[[], list[Any]]], list[Any]] | None = None,
+    ) -> None:
         self._decode_items = decode_items
+        self._recall = recall
         self._runs: dict[tuple[str, int], list[Any]] = {}
         self._newest: dict[str, _DecodedExtent] = {}
 
@@ -95,22 +104,27 @@ class ItemDecoder:
         for run, low, high in visible(extent, runs):
             decoded = self._runs.get((run.branch, run.number))
             if decoded is None:
-                decoded = self._runs[run.branch, run.number] = self._decode_items(decoded_items(run), path)
+                decoded = self._runs[run.branch, run.number] = self._decoded(run, path)
             items += decoded if (low, high) == (0, len(decoded)) else decoded[low:high]
         self._newest[extent.branch] = _DecodedExtent(extent, items, {run.number: run.start for run in runs})
         return items
 
+    def _decoded(self, run: Run, path: Path) -> list[Any]:
+        if self._recall is None:
+            return self._decode_items(decoded_items(run), path)
+        return self._recall(run.items, lambda: self._decode_items(decoded_items(run), path))
+
 
 @dataclass(frozen=True, slots=True)
 class _DecodedExtent:
-    """An extent that was decoded, its items, and where the runs of its branch start."""
+    """An extent, its decoded items, and the positions at which the runs of its branch start."""
 
     extent: Extent
     items: list[Any]
     starts: Mapping[int, int]
 
     def begins_with(self, extent: Extent) -> bool:
-        """Whether an older extent is the beginning of this one, because later runs only appended to it."""
+        """Whether these items begin with those of an older extent, because later runs only appended to it."""
         known = self.extent
         if extent.skip != known.skip or not extent.run <= known.run or extent.length > known.length:
             return False
@@ -119,7 +133,7 @@ class _DecodedExtent:
 
 
 class EncodedVersion:
-    """An encoded document as of a checkpoint, without its content: what a save needs that goes on from it."""
+    """An encoded document as of a checkpoint, without its content, for a save that goes on from it."""
 
     __slots__ = ("_rev", "_trace", "checkpoint_id")
 
@@ -128,17 +142,22 @@ class EncodedVersion:
         self._rev = base.rev
         self._trace = trace
 
+    @property
+    def rev(self) -> str:
+        """Names what was saved: a checkpoint that takes the place of another one under its id has another."""
+        return self._rev
+
     def is_same(self, other: EncodedVersion) -> bool:
-        """Whether both are the same checkpoint. One that has taken the place of another under its id is not."""
+        """Whether two versions are of the same checkpoint, and not of two that had the same id."""
         return self._rev == other._rev
 
     @property
     def size(self) -> int:
-        """About how many bytes of memory it takes."""
+        """About how many bytes of memory this version takes."""
         return 0 if self._trace is None else weight_of_trace(self._trace)
 
     def digests(self, older: EncodedVersion | None = None) -> dict[Path, tuple[bytes, ...]]:
-        """By path, the digests of the items of each list that is stored item by item.
+        """The digests of the items of each list that is stored item by item, by path.
 
         They are worked out when they are first asked for. Items that a list begins with in `older` too, a version whose
         digests are known, are not looked at for that.
@@ -151,13 +170,13 @@ class EncodedVersion:
         }
 
     def _referred(self, older: EncodedVersion | None = None) -> Trace:
-        """What a save may refer to that goes on from this version."""
+        """The trace for a save that goes on from this version."""
         assert self._trace is not None
         return self._trace
 
 
 class ReadVersion(EncodedVersion):
-    """An encoded document as it was read. It is decoded when something of it is asked for."""
+    """An encoded document as it was read. Its parts are decoded when they are asked for."""
 
     __slots__ = ("_sort_keys", "_stored")
 
@@ -173,7 +192,7 @@ class ReadVersion(EncodedVersion):
 
     @property
     def is_latest(self) -> bool:
-        """Whether its namespace had no newer checkpoint when it was read. Stores that keep no runs don't tell: True."""
+        """Whether this was the newest checkpoint of its namespace when it was read. True if the store cannot tell."""
         return not self._stored.passed
 
     @property
@@ -187,7 +206,7 @@ class ReadVersion(EncodedVersion):
         return [path for path, cut in decode_manifest(self._stored.manifest).items() if not isinstance(cut, str)]
 
     def fields(self) -> Any:
-        """The fields alone: a list that is stored item by item is empty. If no document is stored, whatever is."""
+        """The fields, in which each list that is stored item by item is empty. Any JSON, if this is no document."""
         return decode(self._stored.head)
 
     def content(
@@ -226,9 +245,19 @@ class ReadVersion(EncodedVersion):
 
 
 class VersionWithWrites(NamedTuple):
-    """A version, and what tasks have written since: the pending writes of its checkpoint, with values as JSON text."""
+    """A version, and the pending writes of its checkpoint as JSON texts."""
 
     version: ReadVersion
+    writes: list[Write]
+
+
+class Ancestor(NamedTuple):
+    """A checkpoint that another one was made from, and what tasks have written since, with values as JSON text."""
+
+    checkpoint_id: str
+    rev: str
+    version: ReadVersion | None
+    """It has its `fields`, but no lists. None if its rev was known."""
     writes: list[Write]
 
 
@@ -245,13 +274,13 @@ class EncodedDocument:
         self._store = store
 
     async def read(self, checkpoint_id: str | None = None) -> ReadVersion | None:
-        """The document as of a checkpoint, or of the latest; None if that is not there. Nothing is decoded yet."""
+        """Read the document as of a checkpoint, by default the latest; None if that does not exist."""
         store = self._store
         loaded = await store.load(self.thread_id, checkpoint_id, self.namespace, TEXTS)
         return None if loaded is None else ReadVersion(loaded.value, not store.engine.dialect.exact)
 
     async def read_with_writes(self, checkpoint_id: str | None = None) -> VersionWithWrites | None:
-        """The same as `read`, with the pending writes of the checkpoint if the store keeps any."""
+        """Read the document with the pending writes of its checkpoint, if the store keeps any."""
         version = await self.read(checkpoint_id)
         if version is None:
             return None
@@ -261,6 +290,22 @@ class EncodedDocument:
             self.thread_id, version.checkpoint_id, task_id=None, namespace=self.namespace
         )
         return VersionWithWrites(version, writes)
+
+    async def ancestors(
+        self, checkpoint_id: str, *, limit: int, channels: Collection[str] = (), known: Collection[str] = ()
+    ) -> list[Ancestor]:
+        """The checkpoints that one was made from, its parent first, with their pending writes to these channels.
+
+        A checkpoint is not read if its rev is `known`, and lists and large values are not read of any. There are fewer
+        than `limit` if the oldest has no parent that is there. All of it is as of one instant.
+        """
+        store = self._store
+        sort_keys = not store.engine.dialect.exact
+        found = await store.ancestors(self.thread_id, checkpoint_id, self.namespace, limit, channels, known)
+        return [
+            Ancestor(name, rev, None if stored is None else ReadVersion(stored, sort_keys), writes)
+            for name, rev, stored, writes in found
+        ]
 
     async def save(
         self,
@@ -299,7 +344,7 @@ class EncodedDocument:
 
 
 async def read_versions(store: CheckpointStore, entries: Sequence[Entry]) -> list[VersionWithWrites]:
-    """Those of these checkpoints that still exist, with their pending writes, in the same order.
+    """Read the versions of these entries that still exist, with their pending writes, in the same order.
 
     Neighbours in the history of a thread are read in one step, and what they share is read once, if the store can.
     """
@@ -329,7 +374,7 @@ async def _of_thread(store: CheckpointStore, thread_id: str, entries: list[Entry
 
 
 async def _exported(store: CheckpointStore, thread_id: str, seq: int, count: int) -> list[VersionWithWrites]:
-    """`count` checkpoints from a number on. They share most of their items, which are read once."""
+    """Read `count` checkpoints of a thread from a sequence number on, each shared item only once."""
     async with store.using() as engine:
         assert isinstance(engine, Exports)
         pages = [await engine.export(thread_id, seq - 1, count, {})]

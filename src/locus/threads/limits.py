@@ -1,4 +1,4 @@
-"""Numbers that a caller gives, checked: how many items, how many entries, how many seconds."""
+"""Checks numbers that a caller gives: of items, of entries, of seconds."""
 
 from locus.memory.model.arguments import UNLIMITED, checked_limit, checked_seconds
 from locus.memory.model.manifest import MOST

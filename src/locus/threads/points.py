@@ -35,7 +35,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class SessionPoint:
-    """One point in the history of a session: how many items it had, and what the change was (`add`, `pop`, …).
+    """A point in the history of a session: its number of items, and the change that made it (`add`, `pop`, …).
 
     For a checkpoint that was not made by a session, `items` is None and `change` is empty.
     """
@@ -48,7 +48,7 @@ class SessionPoint:
 
 
 def session_point(entry: Entry) -> SessionPoint:
-    """The point of a session that is a log."""
+    """The history point of an entry of a session that is a log."""
     log = logged_change(entry.metadata)
     count, change = (log.items, log.change) if log else (None, "")
     return SessionPoint(entry.checkpoint_id, entry.parent_id, entry.created_at, count, change)
@@ -57,14 +57,14 @@ def session_point(entry: Entry) -> SessionPoint:
 async def session_points(
     store: ThreadStore, thread_id: str, namespace: str, limit: int | None = 10, before: str | None = None
 ) -> list[SessionPoint]:
-    """The points in the history of a session that is a log, newest first, without items."""
+    """The points in the history of a session that is a log, newest first. No items are read."""
     return [session_point(entry) for entry in await store.history(thread_id, namespace, limit, before)]
 
 
 async def readable(
     read: Callable[[S], Awaitable[T]], wanted: Sequence[S], damaged: list[CorruptCheckpointError]
 ) -> list[tuple[S, T]]:
-    """Each of these with what is read for it, some at the same time. `damaged` gets the errors of those left out."""
+    """Read something for each of these names, some at the same time. Damaged ones are left out, into `damaged`."""
     results: list[tuple[S, T]] = []
     for start in range(0, len(wanted), AT_ONCE):
         some = wanted[start : start + AT_ONCE]
@@ -80,7 +80,7 @@ async def readable(
 
 
 async def session_ids(store: ThreadStore, namespace: str, limit: int | None, pattern: str) -> list[str]:
-    """The threads that have something in the namespace. A store lists threads, and not what is in them."""
+    """The ids of the threads that have checkpoints in a namespace. Each thread has to be looked at for that."""
     most = checked_limit(limit, UNLIMITED)
     threads = await store.list_threads(pattern=pattern)
     sessions: list[str] = []

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Coroutine, Iterable, Mapping, Sequence
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
 from locus.core.protocols import CheckpointerCapabilities
 from locus.errors import CheckpointNotFoundError
@@ -14,7 +14,7 @@ from locus.memory.model.arguments import checked_limit
 from locus.memory.model.ids import check_id, check_ids
 from locus.memory.model.records import Entry, NewestThreads, Write
 from locus.memory.registry import get_checkpointer
-from locus.memory.runtime.portal import PORTAL
+from locus.memory.runtime.direct import run
 from locus.memory.saver import store_of
 from locus.memory.store import CheckpointStore
 from locus.threads.document import Document, Lists
@@ -23,13 +23,15 @@ from locus.threads.encoded import EncodedDocument, VersionWithWrites, read_versi
 if TYPE_CHECKING:
     from locus.memory.item_table import ItemTable
 
+T = TypeVar("T")
+
 _MOST_DOCUMENTS = 1_024
 _MOST_LOGS = 256
 """How many documents and logs a store remembers, with what they know of their latest checkpoint."""
 
 
 class ThreadStore:
-    """A store that is open: threads, their documents, their logs, and what can be done with threads as a whole.
+    """An open store: its threads, their documents and logs, and operations on whole threads.
 
     A thread has namespaces, and each of them a history of checkpoints. `open` takes a checkpointer, a storage backend,
     or a name or URL. `close` closes a store that was opened by name, and leaves others open.
@@ -61,7 +63,7 @@ class ThreadStore:
         return cls(store_of(store))
 
     def lent(self) -> ThreadStore:
-        """The same store for another user. If it was opened here, the other one ends with this one."""
+        """This store for a further user, who does not close it."""
         return ThreadStore(self._store, lender=self if self._is_owner else self._lender)
 
     async def close(self) -> None:
@@ -75,12 +77,12 @@ class ThreadStore:
 
     @property
     def is_closed(self) -> bool:
-        """Whether this user has ended, or the one that opened the store."""
+        """Whether this user has closed the store, or the user who opened it has."""
         return self._is_closed or (self._lender is not None and self._lender._is_closed)
 
     @property
     def identity(self) -> str:
-        """Names the data, not the handle: equal for two handles on the same store. Holds no secret."""
+        """A name of the stored data, without secrets: equal for all handles on the same store."""
         return self._store.engine.identity
 
     @property
@@ -90,7 +92,7 @@ class ThreadStore:
 
     @property
     def capabilities(self) -> CheckpointerCapabilities:
-        """What the store can do beside keeping threads."""
+        """The features of the store beyond keeping threads."""
         return self._store.capabilities
 
     @property
@@ -99,8 +101,10 @@ class ThreadStore:
         return self._store.keeps_writes
 
     async def keeps_lists(self) -> bool:
-        """Whether a save stores only the new items of a list. Other stores take the whole payload with every save, and
-        have one namespace."""
+        """Whether a save stores only the new items of a list.
+
+        Other stores take the whole payload with every save, and have one namespace.
+        """
         async with self._store.using() as engine:  # some know it only once they are connected
             return engine.keeps_runs
 
@@ -113,7 +117,7 @@ class ThreadStore:
             return not engine.dialect.exact
 
     def document(self, thread_id: str, namespace: str, lists: Lists = ()) -> Document:
-        """A namespace of a thread as lists and fields. The same call gives the same handle, while it is remembered."""
+        """The document in a namespace of a thread. While it is remembered, the same call returns the same handle."""
         if type(thread_id) is not str:
             check_id(thread_id)  # what cannot be hashed is refused here, everything else by the handle
         return self._documents(thread_id, namespace, lists)
@@ -125,13 +129,13 @@ class ThreadStore:
         return self._encoded(thread_id, namespace)
 
     def log(self, thread_id: str, namespace: str) -> ItemLog:
-        """A namespace of a thread as a log. The same call gives the same handle, while it is remembered."""
+        """The log in a namespace of a thread. While it is remembered, the same call returns the same handle."""
         if type(thread_id) is not str:
             check_id(thread_id)
         return self._logs(thread_id, namespace)
 
     def items(self) -> ItemTable:
-        """The items that the store keeps beside its threads. `CapabilityError` if it is not on SQLite or PostgreSQL."""
+        """The items beside the threads (see `ItemTable`). `CapabilityError` unless on SQLite or PostgreSQL."""
         from locus.memory.item_table import ItemTable  # few adapters need it, and it needs much of the SQL backends
 
         return ItemTable(self._store)
@@ -143,7 +147,7 @@ class ThreadStore:
     async def history(
         self, thread_id: str, namespace: str | None, limit: int | None = None, before: str | Entry | None = None
     ) -> list[Entry]:
-        """Checkpoints without their payloads, newest first; of all namespaces if none is named.
+        """Entries of a thread, newest first: of one namespace, or of all if none is named.
 
         With `before`, only what is older than a checkpoint. It is named by its entry, or by its id in the namespace:
         then `CheckpointNotFoundError` is raised if it is not there.
@@ -155,7 +159,7 @@ class ThreadStore:
             return await engine.history(thread_id, namespace, checked_limit(limit, None), before.seq)
 
     async def read_versions(self, entries: Sequence[Entry]) -> list[VersionWithWrites]:
-        """Those of these checkpoints that still exist, with their pending writes, in the same order.
+        """Read the versions of these entries that still exist, with their pending writes, in the same order.
 
         What neighbours in the history of a thread share is read once, if the store can do that.
         """
@@ -230,7 +234,7 @@ class ThreadStore:
         return await self._store.delete(thread_id, checkpoint_id, namespace)
 
     async def delete_entries(self, thread_id: str, namespace: str | None, entries: Iterable[Entry]) -> int:
-        """Delete checkpoints that were found to be there, in one step, and return how many still were.
+        """Delete checkpoints that were listed before, in one step; return how many still existed.
 
         One that was saved again under the same id since stays.
         """
@@ -254,7 +258,7 @@ class ThreadStore:
         task_path: str = "",
         keep_numbered: bool = False,
     ) -> None:
-        """Keep what a task wrote since a checkpoint, as `(channel, value)`. Repeating it replaces the task's set.
+        """Keep the writes of a task since a checkpoint, as `(channel, value)`. A second call replaces them.
 
         With `keep_numbered`, only the writes to special channels are replaced.
         """
@@ -271,7 +275,7 @@ class ThreadStore:
     async def get_writes(
         self, thread_id: str, namespace: str, checkpoint_id: str, task_id: str | None = None
     ) -> list[Write]:
-        """What tasks (or one of them) wrote since a checkpoint, ordered by task path, task and index."""
+        """The writes of all tasks, or of one, since a checkpoint, ordered by task path, task and index."""
         return await self._store.get_writes(thread_id, checkpoint_id, task_id=task_id, namespace=namespace)
 
     def __repr__(self) -> str:
@@ -279,7 +283,7 @@ class ThreadStore:
 
 
 class StoreUser:
-    """What all classes have in common that work on a store: whoever opens it closes it.
+    """The base of classes that work on a store. Whoever opens the store closes it.
 
     A subclass calls `_open` in its constructor and uses `_store`. Most refuse every call after their end, because it
     would open the store again, and nobody would close it: `_closed_error` says with which error. Names begin with an
@@ -289,7 +293,7 @@ class StoreUser:
     _handle: ThreadStore
 
     def _open(self, store: Any, options: Mapping[str, Any], own: Collection[str]) -> None:
-        """Open a store by its name or URL with its options, or take one that is open. `own` is for errors."""
+        """Open a store by its name or URL, or take an open one. `own` are the caller's own options, for errors."""
         self._handle = ThreadStore.open(store, options, owner=type(self).__name__, own=list(own))
 
     @property
@@ -304,11 +308,11 @@ class StoreUser:
             raise error
 
     def _closed_error(self, name: str) -> Exception | None:
-        """What every call after the end raises. None: it opens the store again."""
+        """The error that every call after `close` raises. None if a call opens the store again."""
         return None
 
     async def _end(self) -> None:
-        """What `close` does, whether somebody waits for it or is blocked."""
+        """Close the store if it was opened here: the part of `close` that both kinds of users share."""
         await self._handle.close()
 
     def __repr__(self) -> str:
@@ -334,7 +338,11 @@ class BlockingStoreUser(StoreUser):
 
     def close(self) -> None:
         """End the use, and close the store if it was opened here by name."""
-        PORTAL.run(self._end())
+        self._run(self._end())
+
+    def _run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine that uses the store, and nothing else for which it would have to wait, to its end."""
+        return run(work, self._handle._store.engine)
 
     def __enter__(self) -> Self:
         return self

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import accumulate
@@ -24,7 +24,7 @@ from locus.memory.model.digests import DigestChain
 from locus.memory.model.ids import digest
 from locus.memory.model.manifest import decode_manifest
 from locus.memory.model.payloads import chains, dict_from, dict_payload, stored_trace
-from locus.memory.model.plan import ListWriter, Planner, Runs, encode_manifest
+from locus.memory.model.plan import ListWriter, NewRuns, Planner, encode_manifest, run_of
 from locus.memory.model.records import Base, Entry, Extent, Path, Run, Stored, Write
 from locus.memory.model.states import state_payload
 from locus.memory.model.trace import Trace
@@ -33,7 +33,7 @@ from locus.transfer.items import Span, SpanMatcher, ThreadItems, spans_length
 
 
 @dataclass(frozen=True, slots=True)
-class Checkpoint:
+class MovedCheckpoint:
     """A checkpoint that is being moved."""
 
     namespace: str
@@ -41,7 +41,7 @@ class Checkpoint:
     parent_id: str | None
     created_at: datetime
     metadata: str
-    content: Content
+    content: MovedContent
     writes: tuple[Write, ...] = ()
 
     @property
@@ -75,7 +75,7 @@ class Planned:
     delta_base: Any
 
 
-class Content(ABC):
+class MovedContent(ABC):
     """The payload of a checkpoint that is being moved."""
 
     @property
@@ -99,7 +99,7 @@ class Content(ABC):
         """The base for the next plan, if this content is already at the destination, as `stored`."""
 
 
-class StoredContent(Content):
+class StoredContent(MovedContent):
     """The content of a checkpoint in a Locus store: its head and manifest. Raises if they do not fit together."""
 
     def __init__(self, head: str, manifest: str, items: ThreadItems) -> None:
@@ -142,7 +142,7 @@ class StoredContent(Content):
 
     def plan(self, rev: str, delta_base: Any, *, own_branches: bool, sort_keys: bool) -> Planned:
         base = delta_base if isinstance(delta_base, DeltaBase) else DeltaBase({}, frozenset())
-        runs = Runs(rev, own_branches=own_branches)
+        runs = NewRuns(rev, own_branches=own_branches)
         names = {path: f"#{digest(text)}" for path, text in self._values.items()}
         lists = {
             path: self._written(runs, spans, base.lists.get(path), sort_keys) for path, spans in self._lists.items()
@@ -157,7 +157,7 @@ class StoredContent(Content):
             delta_base=DeltaBase(lists, frozenset(names.values())),
         )
 
-    def _written(self, runs: Runs, spans: list[Span], known: WrittenList | None, sort_keys: bool) -> WrittenList:
+    def _written(self, runs: NewRuns, spans: list[Span], known: WrittenList | None, sort_keys: bool) -> WrittenList:
         old = known or WrittenList([], ())
 
         starts = list(accumulate((span.length for span in spans), initial=0))
@@ -202,7 +202,7 @@ class DeltaBase:
     values: frozenset[str]
 
 
-class WholeContent(Content):
+class WholeContent(MovedContent):
     """The content of a checkpoint of another library: its payload as a dict."""
 
     def __init__(self, data: dict[str, Any]) -> None:
@@ -224,13 +224,27 @@ class WholeContent(Content):
 _LOG = "log"
 ITEMS = ("items",)
 """The path of the items in the payload of an item log."""
-HEAD = '{"items":[]}'
+_HEAD = '{"items":[]}'
 """The head of an item log."""
 
 
 def log_metadata(change: str, extents: Sequence[Extent]) -> str:
     """The metadata of a checkpoint in an item log (see `locus.memory.item_log`)."""
     return encode_trusted({_LOG: encode_trusted([change, extents])})
+
+
+def log_checkpoints(
+    namespace: str, branch: str, steps: Iterable[tuple[str, datetime, Sequence[str]]], items: ThreadItems
+) -> Iterator[MovedCheckpoint]:
+    """One line of an item log that is imported. A step has the id and time of a checkpoint, and the items it adds."""
+    parent, count = None, 0
+    for number, (checkpoint_id, created_at, texts) in enumerate(steps):
+        items.add([run_of(branch, number, count, texts)])
+        count += len(texts)
+        extent = Extent(branch, number, 0, count)
+        content = StoredContent(_HEAD, encode_manifest({ITEMS: (extent,)}), items)
+        yield MovedCheckpoint(namespace, checkpoint_id, parent, created_at, log_metadata("import", [extent]), content)
+        parent = checkpoint_id
 
 
 def comparable_metadata(metadata: str) -> Any:

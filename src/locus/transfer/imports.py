@@ -5,15 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import reduce
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from locus.errors import ConfigurationError
 from locus.transfer.move import Source, move
 from locus.transfer.report import Progress, Report
 from locus.transfer.stores import open_existing, open_store, resolve_url
-
-if TYPE_CHECKING:
-    from locus.transfer.sources.locus_sdk.source import OldStore
 
 KINDS = ("langgraph", "locus-sdk", "openai-agents", "google-adk", "agent-framework", "strands", "jsonl")
 _SQL = ("postgresql", "postgres", "mysql")
@@ -91,7 +88,7 @@ def _langgraph(url: str, allowed_types: Sequence[Any]) -> Source:
     from locus.integrations.langgraph.schemas import listed_classes
     from locus.transfer.sources.langgraph import LangGraphSource, PostgreSQLTables, SaverTables, SQLiteTables
     from locus.transfer.sources.langgraph_values import ValueReader
-    from locus.transfer.sources.sql import sql_engine
+    from locus.transfer.sources.sql import ServerReader, SQLiteReader
 
     classes: list[type] = []
     aliases: dict[tuple[str, str], type] = {}
@@ -105,11 +102,10 @@ def _langgraph(url: str, allowed_types: Sequence[Any]) -> Source:
                 aliases[stored, kind.__name__] = kind
     values = ValueReader(classes, aliases)
     if _scheme(url) in ("postgresql", "postgres"):
-        engine, _, schema = sql_engine(url)
-        tables: SaverTables = PostgreSQLTables(engine, schema, values)
+        tables: SaverTables = PostgreSQLTables(ServerReader(url), values)
     else:
         _refuse_others(url, "sqlite", "postgresql")
-        tables = SQLiteTables(url, values)
+        tables = SQLiteTables(SQLiteReader(url), values)
     return LangGraphSource(tables, classes)
 
 
@@ -135,16 +131,13 @@ def _openai_agents(url: str, sessions_table: str, messages_table: str) -> Source
 
 
 def _google_adk(url: str) -> Source:
-    from locus.transfer.sources.google_adk import ADKTables, GoogleADKSource, ServerTables, SQLiteTables
-    from locus.transfer.sources.sql import sql_engine
+    from locus.transfer.sources.google_adk import ADKTables, GoogleADKSource
+    from locus.transfer.sources.sql import ServerReader, SQLiteReader
 
     if _scheme(url) in _SQL:
-        engine, _, schema = sql_engine(url)
-        tables: ADKTables = ServerTables(engine, schema)
-    else:
-        _refuse_others(url, "sqlite", "postgresql", "mysql")
-        tables = SQLiteTables(url)
-    return GoogleADKSource(tables)
+        return GoogleADKSource(ADKTables(ServerReader(url)))
+    _refuse_others(url, "sqlite", "postgresql", "mysql")
+    return GoogleADKSource(ADKTables(SQLiteReader(url)))
 
 
 def _agent_framework(url: str) -> Source:
@@ -163,8 +156,6 @@ def _strands(url: str) -> Source:
 
 async def _locus_sdk(url: str, tenant: str) -> Source:
     """Open a store of locus-sdk 3. Each kind has a module, imported when it is used, because some need extras."""
-    from locus.transfer.sources.locus_sdk.source import LocusSDKSource
-
     scheme = _scheme(url)
     if scheme == "oracle":
         from locus.transfer.sources.locus_sdk.oracle import open_oracle
@@ -173,25 +164,23 @@ async def _locus_sdk(url: str, tenant: str) -> Source:
     if scheme in _BUCKETS:
         from locus.transfer.sources.locus_sdk.bucket import open_bucket
 
-        store: OldStore = open_bucket(url)
-    elif scheme in _OPENSEARCH:
+        return open_bucket(url)
+    if scheme in _OPENSEARCH:
         from locus.transfer.sources.locus_sdk.opensearch import OldIndex
 
-        store = OldIndex(url)
-    elif scheme in _SQL:
+        return OldIndex(url)
+    if scheme in _SQL:
         from locus.transfer.sources.locus_sdk.sql import open_tables
 
-        store = await open_tables(url, tenant)
-    elif scheme in _REDIS:
+        return await open_tables(url, tenant)
+    if scheme in _REDIS:
         from locus.transfer.sources.locus_sdk.redis import OldRedis
 
-        store = OldRedis(url)
-    else:
-        from locus.transfer.sources.locus_sdk.folder import OldFolder
+        return OldRedis(url)
+    from locus.transfer.sources.locus_sdk.folder import OldFolder
 
-        _refuse_others(url, "file", *_SQL, "oracle", *_REDIS, *_OPENSEARCH, *_BUCKETS)
-        store = OldFolder(_folder(url))
-    return LocusSDKSource(store)
+    _refuse_others(url, "file", *_SQL, "oracle", *_REDIS, *_OPENSEARCH, *_BUCKETS)
+    return OldFolder(_folder(url))
 
 
 def _scheme(url: str) -> str:

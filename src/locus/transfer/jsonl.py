@@ -27,7 +27,7 @@ from locus.memory.model.ids import Pattern, check_id
 from locus.memory.model.manifest import decode_manifest
 from locus.memory.model.records import Run, Write
 from locus.memory.store import SPECIAL_CHANNELS
-from locus.transfer.content import Checkpoint, StoredContent
+from locus.transfer.content import MovedCheckpoint, StoredContent
 from locus.transfer.items import ThreadItems
 
 LONGEST_LINE: Final = 256 * 1024 * 1024
@@ -93,7 +93,7 @@ class JSONLinesSource:
         except OSError as error:
             raise ConfigurationError(f"the file to import cannot be read: {error.strerror}") from None
 
-    async def checkpoints(self, thread_id: str) -> AsyncGenerator[Checkpoint, None]:
+    async def checkpoints(self, thread_id: str) -> AsyncGenerator[MovedCheckpoint, None]:
         items, order = ThreadItems(), _Order()
         if thread_id not in self._whole:
             raise CorruptCheckpointError(
@@ -132,7 +132,7 @@ class _Order:
         self._above: dict[tuple[str, str], tuple[str, str]] = {}
         """An ancestor of each checkpoint that has a parent: the last that is known, or one on the way to it."""
 
-    def add(self, checkpoint: Checkpoint) -> None:
+    def add(self, checkpoint: MovedCheckpoint) -> None:
         key = (checkpoint.namespace, checkpoint.checkpoint_id)
         if key in self._seen:
             raise CorruptCheckpointError("a checkpoint is in the file twice")
@@ -191,7 +191,7 @@ def _is_count(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**53
 
 
-def _checkpoint(record: dict[str, Any], items: ThreadItems) -> Checkpoint:
+def _checkpoint(record: dict[str, Any], items: ThreadItems) -> MovedCheckpoint:
     try:
         state, metadata = record["state"], record["metadata"]
         parent_id = record["parent_id"]
@@ -200,7 +200,7 @@ def _checkpoint(record: dict[str, Any], items: ThreadItems) -> Checkpoint:
             raise TypeError
         manifest = encode(record["lists"])
         _check_lists(manifest, items)
-        return Checkpoint(
+        return MovedCheckpoint(
             namespace=check_id(record["namespace"], "namespace", empty=True),
             checkpoint_id=check_id(record["checkpoint_id"], "checkpoint_id"),
             parent_id=None if parent_id is None else check_id(parent_id, "parent_id"),

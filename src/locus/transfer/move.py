@@ -11,7 +11,7 @@ from typing import NamedTuple, Protocol
 from locus.errors import BackendUnavailableError, ConfigurationError, CorruptCheckpointError, LocusError
 from locus.memory.model.ids import Pattern, check_pattern
 from locus.memory.store import CheckpointStore
-from locus.transfer.content import Checkpoint
+from locus.transfer.content import MovedCheckpoint
 from locus.transfer.read import checkpoints
 from locus.transfer.report import Problem, Progress, Report
 from locus.transfer.write import ThreadWriter
@@ -27,7 +27,7 @@ class Source(Protocol):
     async def threads(self, pattern: Pattern) -> list[str]:
         """The ids of the threads that match, sorted."""
 
-    def checkpoints(self, thread_id: str) -> AsyncGenerator[Checkpoint, None]:
+    def checkpoints(self, thread_id: str) -> AsyncGenerator[MovedCheckpoint, None]:
         """The checkpoints of a thread, oldest first."""
 
     async def close(self) -> None:
@@ -98,7 +98,7 @@ class _ThreadMove:
         self._progress = progress
         self._seen: dict[str, list[_SourceCheckpoint]] = {}
         """The checkpoints of the source, by namespace."""
-        self._with_writes: list[Checkpoint] = []
+        self._with_writes: list[MovedCheckpoint] = []
         """Checkpoints that the destination has already, with pending writes that may have changed since."""
 
     async def run(self) -> None:
@@ -130,7 +130,7 @@ class _ThreadMove:
             await writer.put_writes(checkpoint)
         return ahead
 
-    async def _move_checkpoint(self, writer: ThreadWriter | None, checkpoint: Checkpoint) -> None:
+    async def _move_checkpoint(self, writer: ThreadWriter | None, checkpoint: MovedCheckpoint) -> None:
         report = self._report
         seen = _SourceCheckpoint(checkpoint.header, checkpoint.content.digest, checkpoint.writes_digest)
         self._seen.setdefault(checkpoint.namespace, []).append(seen)
@@ -163,7 +163,7 @@ class _ThreadMove:
                 raise self._mismatch(str(seen[at[name]].header[1]), "is not at the destination")
         self._report.verified += sum(at.values())
 
-    def _compare(self, seen: _SourceCheckpoint, checkpoint: Checkpoint, ahead: bool) -> None:
+    def _compare(self, seen: _SourceCheckpoint, checkpoint: MovedCheckpoint, ahead: bool) -> None:
         if checkpoint.header != seen.header:
             raise self._mismatch(
                 checkpoint.checkpoint_id, "has another id, parent, time or metadata at the destination"

@@ -10,7 +10,7 @@ from locus.looking.reading import exported_pages
 from locus.memory.model.ids import Pattern
 from locus.memory.model.records import Stored, Write
 from locus.memory.store import CheckpointStore
-from locus.transfer.content import Checkpoint, StoredContent
+from locus.transfer.content import MovedCheckpoint, StoredContent
 from locus.transfer.items import ThreadItems
 
 
@@ -28,24 +28,27 @@ class StoreSource:
         async with self._store.using() as engine:
             return await engine.threads(pattern, None)
 
-    def checkpoints(self, thread_id: str) -> AsyncGenerator[Checkpoint, None]:
+    def checkpoints(self, thread_id: str) -> AsyncGenerator[MovedCheckpoint, None]:
         return checkpoints(self._store, thread_id)
 
     async def close(self) -> None:
         await self._store.close()
 
 
-async def checkpoints(store: CheckpointStore, thread_id: str) -> AsyncGenerator[Checkpoint, None]:
+async def checkpoints(store: CheckpointStore, thread_id: str) -> AsyncGenerator[MovedCheckpoint, None]:
     """The checkpoints of a thread, in all its namespaces, oldest first."""
     items = ThreadItems()
     async with aclosing(exported_pages(store, thread_id, lambda: items.known)) as pages:
         async for page in pages:
             items.add(page.runs)
             for stored in page.checkpoints:
-                yield _checkpoint(stored, items, page.writes)
+                yield stored_checkpoint(stored, items, page.writes)
 
 
-def _checkpoint(stored: Stored, items: ThreadItems, writes: Mapping[tuple[str, str], Sequence[Write]]) -> Checkpoint:
+def stored_checkpoint(
+    stored: Stored, items: ThreadItems, writes: Mapping[tuple[str, str], Sequence[Write]]
+) -> MovedCheckpoint:
+    """A checkpoint as a store has exported it, with those of the pending writes that are its own."""
     entry = stored.entry
     try:
         content = StoredContent(stored.head, stored.manifest, items)
@@ -53,7 +56,7 @@ def _checkpoint(stored: Stored, items: ThreadItems, writes: Mapping[tuple[str, s
         raise CorruptCheckpointError(
             f"checkpoint {entry.checkpoint_id!r} of thread {entry.thread_id!r} cannot be read: {error}"
         ) from error
-    return Checkpoint(
+    return MovedCheckpoint(
         namespace=entry.namespace,
         checkpoint_id=entry.checkpoint_id,
         parent_id=entry.parent_id,

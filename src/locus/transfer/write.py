@@ -17,7 +17,7 @@ from locus.memory.engine import KeepsWrites
 from locus.memory.model.ids import check_id, check_ids, new_id
 from locus.memory.model.records import Base, Commit, Entry, Verdict, Write
 from locus.memory.store import SPECIAL_CHANNELS, CheckpointStore
-from locus.transfer.content import Checkpoint, Content, Planned, entry_header
+from locus.transfer.content import MovedCheckpoint, MovedContent, Planned, entry_header
 
 _MAX_REMEMBERED = 1_000
 """How many saved checkpoints are remembered as bases of deltas. A fork of an older one costs a little more."""
@@ -41,7 +41,7 @@ class ThreadWriter:
         self._present: dict[str, list[Entry]] = {}
         self._at: dict[str, int] = {}
         self._latest: dict[str, str] = {}
-        self._last_match: dict[str, tuple[Content, Entry]] = {}
+        self._last_match: dict[str, tuple[MovedContent, Entry]] = {}
         self._saved: OrderedDict[tuple[str, str], _PreviousCheckpoint] = OrderedDict()
 
     async def read_present(self) -> None:
@@ -54,7 +54,7 @@ class ThreadWriter:
         """Whether the destination has more checkpoints in a namespace than the source has returned so far."""
         return self._at.get(namespace, 0) < len(self._present.get(namespace, ()))
 
-    def has(self, checkpoint: Checkpoint) -> bool:
+    def has(self, checkpoint: MovedCheckpoint) -> bool:
         """Whether the destination has the next checkpoint of the source already."""
         namespace = checkpoint.namespace
         check_ids(self._thread_id, checkpoint.checkpoint_id, namespace)
@@ -79,7 +79,7 @@ class ThreadWriter:
             "choose another destination; nothing of it was changed"
         )
 
-    async def save(self, checkpoint: Checkpoint) -> None:
+    async def save(self, checkpoint: MovedCheckpoint) -> None:
         """Save the next checkpoint of the source, which the destination lacks."""
         await self.put_writes(checkpoint)
         namespace, rev = checkpoint.namespace, new_id()
@@ -111,7 +111,7 @@ class ThreadWriter:
         return not self._store.engine.dialect.exact
 
     def _commit(
-        self, checkpoint: Checkpoint, rev: str, planned: Planned, previous: _PreviousCheckpoint | None
+        self, checkpoint: MovedCheckpoint, rev: str, planned: Planned, previous: _PreviousCheckpoint | None
     ) -> Commit:
         ttl = self._store.ttl_seconds
         return Commit(
@@ -162,7 +162,7 @@ class ThreadWriter:
         self._saved[namespace, entry.checkpoint_id] = previous
         return previous
 
-    async def check_writes(self, checkpoint: Checkpoint) -> None:
+    async def check_writes(self, checkpoint: MovedCheckpoint) -> None:
         """Raise ConflictError if the destination has pending writes of a checkpoint that the source does not have."""
         if not self._store.keeps_writes:
             return
@@ -174,7 +174,7 @@ class ThreadWriter:
                 f"checkpoint {checkpoint.checkpoint_id!r} has pending writes that it does not have at the source"
             )
 
-    async def put_writes(self, checkpoint: Checkpoint) -> None:
+    async def put_writes(self, checkpoint: MovedCheckpoint) -> None:
         """Save pending writes, before the checkpoint itself, so that it never exists without them."""
         if not checkpoint.writes:
             return

@@ -13,13 +13,15 @@ from locus.memory.backends import FileCheckpointer
 from locus.memory.backends.file import log as file_log
 from locus.memory.backends.file import schema as file_schema
 from locus.memory.backends.file.schema import FORMAT
-from locus.testing import REQUIRED
+from locus.memory.checkpointer import Checkpointer
+from locus.testing import REQUIRED, CheckpointerContract, OutageLaws
 from locus.testing.contract import DurableContract
 from locus.testing.data import SOAK
 from locus.testing.processes.crash import kill_at_random
 from locus.testing.processes.jobs import try_to_read
 from locus.testing.processes.ledger import content_of
 from locus.testing.processes.workers import Crew
+from locus.testing.roads import blocking
 from tests.backends.creation import CreationLaws
 from tests.backends.disk import DiskLaws
 from tests.backends.effort import EmbeddedRepetitions
@@ -31,6 +33,19 @@ class TestFile(EmbeddedRepetitions, CreationLaws, DurableContract, DiskLaws):
 
     def store_in(self, folder: Path) -> FileStore:
         return FileStore(folder)
+
+
+class BlockingFileStore(FileStore):
+    def open(self, *, ttl_seconds: float | None = None) -> Checkpointer:
+        return blocking(super().open(ttl_seconds=ttl_seconds))
+
+
+class TestFileBlocking(EmbeddedRepetitions, CheckpointerContract, OutageLaws, DiskLaws):
+    required = REQUIRED["file"]
+
+    @pytest.fixture
+    def store(self, tmp_path: Path) -> FileStore:
+        return BlockingFileStore(tmp_path)
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from locus.memory.backends import HTTPCheckpointer, MemoryCheckpointer
-from locus.memory.backends.http import locus_server
+from locus.memory.backends.http import engine as http_engine
 from locus.memory.model.ids import Pattern
 from locus.memory.storage import StorageBackend
 from locus.server import Limits, create_app
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.http
 
 async def test_all_threads_are_listed_page_by_page(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(thread_routes, "MOST_LISTED", 3)
-    monkeypatch.setattr(locus_server, "MOST_IDS", 2)
+    monkeypatch.setattr(http_engine, "MOST_IDS", 2)
     names = sorted(f"t{number}" for number in range(10))
     store = MemoryCheckpointer()
     for name in names:

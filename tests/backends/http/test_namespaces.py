@@ -18,9 +18,9 @@ async def test_an_older_server_lists_them_too() -> None:
             engine = checkpointer.store.engine
             assert isinstance(engine, HTTPEngine)
             assert isinstance(engine.server, LocusServer)
-            assert engine.server.lists_namespaces
-            for known in (True, False):
-                engine.server.lists_namespaces = known
+            assert "namespaces" in engine.server.features
+            for lacking in (set[str](), {"namespaces"}):
+                engine.server.features -= lacking
                 assert await checkpointer.list_namespaces("t") == ["", "a", "b"]
                 assert await checkpointer.list_namespaces("nothing") == []
             assert checkpointer.sync.list_namespaces("t") == ["", "a", "b"]

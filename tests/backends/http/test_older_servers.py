@@ -38,9 +38,8 @@ async def test_an_older_server_never_lists_too_much(lacking: str) -> None:
             assert await handle.list_threads() == NAMES
             server = _server(handle)
             # As a server that does not announce them is understood.
-            server.lists_newest_threads = "recent_threads" not in lacking
-            server._lists_in_pages = "pages" not in lacking
-            server.prefixes = "prefixes" not in lacking
+            assert server.features >= {*lacking}
+            server.features -= {*lacking}
             within = [name for name in NAMES if name.startswith("a/")]
             for after in (None, "a/2", "a/9", "z"):
                 expected = [name for name in NAMES if after is None or name > after]
@@ -74,17 +73,21 @@ async def test_what_a_server_does_not_announce_is_not_sent(monkeypatch: pytest.M
         async with HTTPCheckpointer(f"http://127.0.0.1:{port}") as handle:
             await StorageBackend(handle.store).save("t", {"messages": [{"role": "user", "content": "hi"}]})
             server = _server(handle)
-            for name in ("lists_newest_threads", "_lists_in_pages", "prefixes", "reads_parts", "knows_held"):
-                setattr(server, name, False)
-            ask = server._ask
+            server.features -= {"recent_threads", "pages", "prefixes", "parts", "held"}
+            ask = server.ask
 
             async def noted(
-                method: str, path: str, query: dict[str, object] | None = None, *more: object, **options: object
+                read: object,
+                method: str,
+                path: str,
+                query: dict[str, object] | None = None,
+                *more: object,
+                **options: object,
             ) -> object:
                 sent.extend(query or ())
-                return await ask(method, path, query, *more, **options)  # type: ignore[arg-type]
+                return await ask(read, method, path, query, *more, **options)  # type: ignore[arg-type]
 
-            monkeypatch.setattr(server, "_ask", noted)
+            monkeypatch.setattr(server, "ask", noted)
             assert await handle.list_threads(5, after="s", prefix="t") == ["t"]
             assert (await handle.recent_threads(titles=True, prefix="t")).threads[0].title == "hi"
             assert await handle.list_with_metadata(prefix="u") == []

@@ -123,7 +123,7 @@ async def test_an_older_server_is_asked_for_all() -> None:
     async with _served(sparing()) as handle:
         held = await _talk(handle)
         server = _server(handle)
-        server.reads_parts = server.reads_windows = server.knows_held = False
+        server.features -= {"parts", "window", "held"}
         for found in (
             await _part(handle.store),
             await _part(handle.store, Range(MESSAGES, -1, 1)),

@@ -8,6 +8,7 @@ from locus.memory.backends.memory import MemoryEngine
 from locus.memory.checkpointer import Checkpointer
 from locus.memory.store import CheckpointStore
 from locus.testing import REQUIRED, CheckpointerContract, TestStore
+from locus.testing.roads import blocking
 
 
 class MemoryStore(TestStore):
@@ -34,3 +35,16 @@ class TestMemory(CheckpointerContract):
     @pytest.fixture
     def store(self) -> TestStore:
         return MemoryStore()
+
+
+class BlockingMemoryStore(MemoryStore):
+    def open(self, *, ttl_seconds: float | None = None) -> Checkpointer:
+        return blocking(super().open(ttl_seconds=ttl_seconds))
+
+
+class TestMemoryBlocking(CheckpointerContract):
+    required = REQUIRED["memory"]
+
+    @pytest.fixture
+    def store(self) -> TestStore:
+        return BlockingMemoryStore()

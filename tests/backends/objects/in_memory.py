@@ -10,7 +10,7 @@ from typing import ClassVar
 from uuid import uuid4
 
 from locus.errors import BackendUnavailableError, CheckpointError
-from locus.memory.backends.objects.client import PAGE, Listed, ObjectStore, Span
+from locus.memory.backends.objects.client import PAGE, ByteSpan, ListedObject, ObjectStore
 
 
 class StoreFault(Exception):
@@ -63,7 +63,7 @@ class MemoryObjectStore(ObjectStore):
     def taken(self, key: str, body: bytes) -> None:
         """An object was put: for tests that watch."""
 
-    async def get(self, key: str, span: Span | None = None) -> bytes | None:
+    async def get(self, key: str, span: ByteSpan | None = None) -> bytes | None:
         await self._begin("get", key)
         with self._lock:
             found = self.objects.get(key)
@@ -74,14 +74,14 @@ class MemoryObjectStore(ObjectStore):
 
     async def list(
         self, prefix: str, *, start_after: str | None = None, limit: int | None = None
-    ) -> builtins.list[Listed]:
-        found: list[Listed] = []
+    ) -> builtins.list[ListedObject]:
+        found: list[ListedObject] = []
         while True:
             await self._begin("list", prefix)
             wanted = PAGE if limit is None else min(PAGE, limit - len(found))
             with self._lock:
                 names = sorted(key for key in self.objects if key.startswith(prefix) and key > (start_after or ""))
-                page = [Listed(key, len(self.objects[key][0]), self.objects[key][1]) for key in names[:wanted]]
+                page = [ListedObject(key, len(self.objects[key][0]), self.objects[key][1]) for key in names[:wanted]]
             await self._after("list", prefix)
             found += page
             if len(names) <= wanted or len(found) == limit:

@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from locus.errors import BackendUnavailableError
-from locus.memory.backends.objects.client import MAX_KEY, Span
+from locus.memory.backends.objects.client import MAX_KEY, ByteSpan
 from locus.memory.backends.oci_bucket.client import OCIObjectStore
 from locus.memory.backends.oci_bucket.config import OCIConfig
 from tests.backends.oci.conftest import OpenStore, failing
@@ -37,10 +37,10 @@ async def test_an_object_is_put_got_and_deleted(store: OCIObjectStore) -> None:
 
 async def test_a_part_of_an_object_is_got(store: OCIObjectStore) -> None:
     await store.put("a", b"0123456789", if_absent=True)
-    assert await store.get("a", Span(2, 5)) == b"234"
-    assert await store.get("a", Span(8, 20)) == b"89"
-    assert await store.get("a", Span(10, 20)) == b""
-    assert await store.get("nothing", Span(0, 5)) is None
+    assert await store.get("a", ByteSpan(2, 5)) == b"234"
+    assert await store.get("a", ByteSpan(8, 20)) == b"89"
+    assert await store.get("a", ByteSpan(10, 20)) == b""
+    assert await store.get("nothing", ByteSpan(0, 5)) is None
 
 
 async def test_it_tells_the_time_by_which_objects_are_dated(store: OCIObjectStore) -> None:

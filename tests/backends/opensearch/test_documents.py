@@ -18,8 +18,8 @@ from locus.memory.backends.opensearch.schema import (
     MAX_WORD_LENGTH,
     REMOVAL,
     RUNS,
+    LogRemoval,
     Record,
-    Removal,
     RunLocation,
     RunRef,
     StoredRun,
@@ -76,7 +76,7 @@ def _back(record: Record) -> Record:
         _checkpoint(3, [(1, 4, 2)], ["b", 1, 0, 6], metadata='{"k":[1]}', expires=9, life=4),
         Record(GONE, "d", 4, 4, 5),
         Record(RUNS, "d", -2, 7, 5, "batch", seq=2, namespace="n", runs=(StoredRun(Run("b", 0, 0, 1, "[1]")),)),
-        Record(REMOVAL, "d", 8, 8, 5, rev="r", removal=Removal((1, -2), {3: None, 4: "c"}, (("n", "c1"),))),
+        Record(REMOVAL, "d", 8, 8, 5, rev="r", removal=LogRemoval((1, -2), {3: None, 4: "c"}, (("n", "c1"),))),
         Record(END, "d", 9, 9, 5, epoch=9, rev="r"),
     ],
 )

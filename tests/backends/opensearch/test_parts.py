@@ -15,7 +15,7 @@ import pytest
 from locus.core.messages import Message
 from locus.core.state import AgentState
 from locus.errors import CorruptCheckpointError
-from locus.memory.backends.opensearch.client import Client, Document
+from locus.memory.backends.opensearch.client import Client, StoredDocument
 from locus.memory.backends.opensearch.schema import BLOCK
 from locus.memory.checkpointer import Checkpointer
 from locus.memory.model.ids import digest
@@ -46,7 +46,7 @@ def fetched(monkeypatch: pytest.MonkeyPatch) -> Fetched:
     counted = Fetched()
     get = Client._get
 
-    def counting(self: Client, *args: Any) -> dict[str, Document]:
+    def counting(self: Client, *args: Any) -> dict[str, StoredDocument]:
         found = get(self, *args)
         counted.requests += 1
         counted.documents += found

@@ -7,7 +7,7 @@ from moto.core.models import DEFAULT_ACCOUNT_ID
 from moto.s3.models import s3_backends
 
 from locus.errors import BackendUnavailableError
-from locus.memory.backends.objects.client import ObjectStore, Span
+from locus.memory.backends.objects.client import ByteSpan, ObjectStore
 from locus.memory.backends.objects.engine import ObjectEngine
 from locus.memory.backends.s3.backend import S3Backend
 from locus.memory.backends.s3.client import S3ObjectStore
@@ -65,10 +65,10 @@ async def test_a_part_of_an_object_is_got(moto_backend: S3Backend) -> None:
     async with moto_backend:
         store = objects_of(moto_backend)
         await store.put("a", b"0123456789", if_absent=True)
-        assert await store.get("a", Span(2, 5)) == b"234"
-        assert await store.get("a", Span(8, 20)) == b"89"
-        assert await store.get("a", Span(10, 20)) == b""
-        assert await store.get("nothing", Span(0, 5)) is None
+        assert await store.get("a", ByteSpan(2, 5)) == b"234"
+        assert await store.get("a", ByteSpan(8, 20)) == b"89"
+        assert await store.get("a", ByteSpan(10, 20)) == b""
+        assert await store.get("nothing", ByteSpan(0, 5)) is None
 
 
 async def test_a_long_thread_is_saved_listed_and_deleted(moto_backend: S3Backend) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from locus.core.state import AgentState
-from locus.memory.backends.objects.client import Span
+from locus.memory.backends.objects.client import ByteSpan
 from locus.memory.model.parts import Range, page_of
 from locus.memory.model.records import DEFAULT_NAMESPACE
 from locus.testing.data import conversation
@@ -32,10 +32,10 @@ async def test_a_part_of_an_object_is_got(store: S3Store) -> None:
     async with store.open() as handle:
         objects = objects_of(handle)
         await objects.put("a", b"0123456789", if_absent=True)
-        assert await objects.get("a", Span(2, 5)) == b"234"
-        assert await objects.get("a", Span(8, 20)) == b"89"
-        assert await objects.get("a", Span(10, 20)) == b""
-        assert await objects.get("nothing", Span(0, 5)) is None
+        assert await objects.get("a", ByteSpan(2, 5)) == b"234"
+        assert await objects.get("a", ByteSpan(8, 20)) == b"89"
+        assert await objects.get("a", ByteSpan(10, 20)) == b""
+        assert await objects.get("nothing", ByteSpan(0, 5)) is None
 
 
 async def test_the_last_items_of_a_long_thread_are_read_from_the_end_of_its_objects(

@@ -13,12 +13,14 @@ from locus.core.messages import Message
 from locus.core.state import AgentState
 from locus.errors import ConfigurationError, CorruptCheckpointError, UnsupportedFormatError
 from locus.memory.backends import sqlite_checkpointer
-from locus.testing import REQUIRED
+from locus.memory.checkpointer import Checkpointer
+from locus.testing import REQUIRED, CheckpointerContract, OutageLaws
 from locus.testing.contract import DurableContract, StallLaws
 from locus.testing.processes.crash import kill_at_random
 from locus.testing.processes.jobs import try_to_read
 from locus.testing.processes.ledger import content_of
 from locus.testing.processes.workers import Crew
+from locus.testing.roads import blocking
 from tests.backends.creation import CreationLaws
 from tests.backends.effort import EmbeddedRepetitions
 from tests.backends.embedded import SQLiteStore
@@ -30,6 +32,21 @@ class TestSQLite(EmbeddedRepetitions, CreationLaws, DurableContract, StallLaws):
 
     def store_in(self, folder: Path) -> SQLiteStore:
         return SQLiteStore(folder)
+
+
+class BlockingSQLiteStore(SQLiteStore):
+    def open(self, *, ttl_seconds: float | None = None) -> Checkpointer:
+        return blocking(super().open(ttl_seconds=ttl_seconds))
+
+
+class TestSQLiteBlocking(EmbeddedRepetitions, CheckpointerContract, OutageLaws, StallLaws):
+    required = REQUIRED["sqlite"]
+    commits_together = True
+    in_order = False
+
+    @pytest.fixture
+    def store(self, tmp_path: Path) -> SQLiteStore:
+        return BlockingSQLiteStore(tmp_path)
 
 
 @pytest.fixture

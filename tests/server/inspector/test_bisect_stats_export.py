@@ -22,7 +22,7 @@ from locus.memory.checkpointer import Checkpointer
 from locus.memory.storage import StorageBackend
 from locus.server import Limits
 from locus.server.inspector.charts import bars, columns
-from locus.server.inspector.jobs import AT_ONCE_OF_A_TOKEN, PATIENCE_SECONDS, Job, Jobs
+from locus.server.inspector.jobs import AT_ONCE_OF_A_TOKEN, PATIENCE_SECONDS, Jobs, PageJob
 from locus.server.inspector.serving import app_of
 from locus.transfer.imports import import_store
 from locus.wire.problems import Problem
@@ -239,7 +239,7 @@ class TestJobs:
         now = 0.0
         jobs: Jobs[int] = Jobs(lambda: now)
 
-        async def work(job: Job[int]) -> int:
+        async def work(job: PageJob[int]) -> int:
             nonlocal now
             while True:
                 now += PATIENCE_SECONDS / 4
@@ -254,7 +254,7 @@ class TestJobs:
     async def test_a_token_has_a_few_at_once(self) -> None:
         jobs: Jobs[int] = Jobs()
 
-        async def work(job: Job[int]) -> int:
+        async def work(job: PageJob[int]) -> int:
             await asyncio.sleep(3_600)
             return 1
 

@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from locus.server.inspector.trees import DEEPEST, LONGEST, MOST, Node, folded, is_encoded, tree
+from locus.server.inspector.trees import DEEPEST, LONGEST, MOST, TreeNode, folded, is_encoded, tree
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=8),
@@ -17,7 +17,7 @@ VALUES = st.recursive(
 )
 
 
-def _count(node: Node) -> int:
+def _count(node: TreeNode) -> int:
     return 1 + sum(map(_count, node.children))
 
 

@@ -16,7 +16,7 @@ from locus.memory.store import CheckpointStore
 from locus.testing.campaign.checker import check
 from locus.testing.campaign.finding import Finding, Kind
 from locus.testing.campaign.found import find_threads
-from locus.testing.campaign.history import History, Log
+from locus.testing.campaign.history import ClientLog, History
 from locus.testing.campaign.recorded import RecordedCheckpointer
 from locus.testing.campaign.workload import Worker
 from tests.testing.broken_durable import SQLite
@@ -67,7 +67,7 @@ async def findings_about(
     handles = []
     for name in "ab":
         checkpointer = RecordedCheckpointer(
-            CheckpointStore(store(str(path))), Log(folder / f"client-{name}.jsonl", name)
+            CheckpointStore(store(str(path))), ClientLog(folder / f"client-{name}.jsonl", name)
         )
         handles.append(checkpointer)
 

@@ -16,12 +16,13 @@ from locus.testing.campaign.client import with_small_pool
 from locus.testing.campaign.clients import Clients
 from locus.testing.campaign.faults import CLIENT_FAULTS, KILLED
 from locus.testing.campaign.finding import Finding, Kind
-from locus.testing.campaign.history import History, Log, has_begun, log_of
-from locus.testing.campaign.plan import Plan, planned
-from locus.testing.campaign.report import BEGIN, END, report, summary, write_report
-from locus.testing.campaign.rounds import Campaign, Options, Outcome, fault_names, run_round
-from locus.testing.campaign.tally import Failure, Tally
+from locus.testing.campaign.history import ClientLog, History, has_begun, log_of
+from locus.testing.campaign.plan import RoundPlan, planned
+from locus.testing.campaign.report import report
+from locus.testing.campaign.rounds import Campaign, CampaignOptions, RoundOutcome, fault_names, run_round
+from locus.testing.campaign.tally import FailedRound, Tally
 from locus.testing.processes.workers import Crew
+from tests.soak.pages import BEGIN, END, summary, write_report
 
 NAMES = ("a", "b", "c", *CLIENT_FAULTS)
 
@@ -46,7 +47,7 @@ def test_kills_come_besides_what_has_its_turn() -> None:
 def test_a_client_is_at_work_once_it_has_begun_something(tmp_path: Path) -> None:
     path = log_of(tmp_path, "a")
     assert not has_begun(path)
-    log = Log(path, "a")
+    log = ClientLog(path, "a")
     log.note(fault="clock jumps")
     assert not has_begun(path)
     log.begin("save", "t")
@@ -73,8 +74,8 @@ async def test_nobody_is_killed_who_is_not_at_work(tmp_path: Path) -> None:
 @pytest.mark.crash
 async def test_a_sound_store_survives_kills(tmp_path: Path) -> None:
     site = OwnStore(f"sqlite:{tmp_path / 'locus.db'}")
-    options = Options(folder=tmp_path, clients=2, round_seconds=2.0)
-    outcome = await run_round(site, Plan(1, "sqlite", 0, (KILLED,)), options)
+    options = CampaignOptions(folder=tmp_path, clients=2, round_seconds=2.0)
+    outcome = await run_round(site, RoundPlan(1, "sqlite", 0, (KILLED,)), options)
     assert outcome.findings == []
     assert outcome.struck[KILLED] > 0
     assert outcome.history.told()["acknowledged"] > 0
@@ -112,11 +113,11 @@ def test_only_some_faults_may_be_chosen(tmp_path: Path) -> None:
 
 def test_what_was_found_says_how_to_see_it_again(tmp_path: Path) -> None:
     site, said = OwnStore(f"sqlite:{tmp_path / 'locus.db'}"), list[str]()
-    options = Options(tmp_path / "kept", 1, 0.1, only=(KILLED,), command="this --fault kills", say=said.append)
+    options = CampaignOptions(tmp_path / "kept", 1, 0.1, only=(KILLED,), command="this --fault kills", say=said.append)
     tally = Tally()
     campaign = Campaign(site, tally, options)
     plan = campaign.plan(3, 0)
-    outcome = Outcome(plan, {KILLED: 1}, History(), [Finding(Kind.LOST, "t", "gone")])
+    outcome = RoundOutcome(plan, {KILLED: 1}, History(), [Finding(Kind.LOST, "t", "gone")])
     (tmp_path / "kept" / f"{site.name}-3-0").mkdir(parents=True)
     campaign.note(outcome)
     assert "lost: t: gone" in said[1]
@@ -147,7 +148,7 @@ def test_what_was_done_on_several_stores_at_once_adds_up() -> None:
     parts = [whole.part("a"), whole.part("c")]
     for part, site in zip(parts, "ac", strict=True):
         part.add(site, "1", 1, {KILLED: 1}, {"acknowledged": 1}, [finding], 0.5)
-        part.failures.append(Failure(site=site, seed=1, round=0, faults=[], findings=["gone"], folder=""))
+        part.failures.append(FailedRound(site=site, seed=1, round=0, faults=[], findings=["gone"], folder=""))
         whole.take(part)
     assert {name: site.rounds for name, site in whole.sites.items()} == {"a": {1: 2}, "b": {1: 1}, "c": {1: 1}}
     assert {name: site.faults[KILLED].struck for name, site in whole.sites.items()} == {"a": 3, "b": 3, "c": 1}
@@ -171,7 +172,9 @@ def test_the_report_has_a_row_for_each_fault_of_each_store(tmp_path: Path) -> No
     assert "| redis | server killed | 2 | 1 | 0 | 0 | 1 |" in lines
     assert "5 kills and 2 faults" in summary(tally)
     assert "of 10 acknowledged changes none was lost" in summary(tally).replace("\n  ", " ")
-    tally.failures.append(Failure(site="redis", seed=8, round=0, faults=[KILLED], findings=["lost: t"], folder="kept"))
+    tally.failures.append(
+        FailedRound(site="redis", seed=8, round=0, faults=[KILLED], findings=["lost: t"], folder="kept")
+    )
     assert "there were 1 findings" in summary(tally).replace("\n  ", " ")
     page = tmp_path / "page.md"
     page.write_text(f"before\n\n{BEGIN}\nold\n{END}\n\nafter\n")

@@ -155,7 +155,7 @@ class LocusCheckpointStorage(OwnedStore):
         return forked
 
     def _encoded(self, checkpoint: WorkflowCheckpoint) -> dict[str, Any]:
-        """The framework's encoding. What it could not read again is refused, as its file storage does it."""
+        """A checkpoint in the framework's encoding. A value that the framework could not read again is refused."""
         try:
             data: dict[str, Any] = encode_checkpoint_value(checkpoint.to_dict())
             decode_checkpoint_value(data, allowed_types=self._allowed)
@@ -183,7 +183,7 @@ class LocusCheckpointStorage(OwnedStore):
         return version
 
     async def _entries(self, workflow_name: str) -> list[Entry]:
-        """The entries of a workflow, oldest first."""
+        """The entries of a workflow's checkpoints, oldest first."""
         entries = await self._store.history(self.thread_id, self.namespace)
         return [entry for entry in reversed(entries) if _workflow(entry) == workflow_name]
 

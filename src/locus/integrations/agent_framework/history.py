@@ -116,7 +116,7 @@ class LocusHistoryProvider(OwnedStore, HistoryProvider):
         state: dict[str, Any] | None = None,
         **kwargs: Any,
     ) -> None:
-        """Add those messages that are new, in one step, even if others add some at the same time.
+        """Add the messages that are new, in one step, even if others add some at the same time.
 
         The framework's rule says which are new. Beside that, a batch whose messages all have ids is not added if it
         stands among the newest messages already: it is sent again, and others were faster.
@@ -168,7 +168,7 @@ class LocusHistoryProvider(OwnedStore, HistoryProvider):
 
 
 def _message(thread_id: str, item: Any) -> Message:
-    """A message as the framework reads it. Its own errors would tell what stands in it."""
+    """A message as the framework reads it. The framework's own errors would show its content."""
     try:
         return Message.from_dict(item)
     except (ValueError, TypeError, KeyError, AttributeError, AgentFrameworkException) as error:
@@ -179,7 +179,7 @@ def _message(thread_id: str, item: Any) -> Message:
 
 
 def _stands_in(items: Sequence[Any], batch: Sequence[dict[str, Any]]) -> bool:
-    """Whether a batch stands among items, as it is and in one piece. Their ids are compared first."""
+    """Whether a batch of messages is already among these items, unchanged and in one piece."""
     ids = [item.get("message_id") if isinstance(item, dict) else None for item in items]
     wanted = [payload["message_id"] for payload in batch]
     size = len(wanted)
@@ -194,7 +194,7 @@ def _is_same(item: Any, payload: Any) -> bool:
 
 
 def _without_orphans(messages: list[Message]) -> list[Message]:
-    """Messages without the results at their beginning, whose calls are not among them."""
+    """The messages, without results at the beginning whose calls are missing."""
     start = 0
     while start < len(messages) and messages[start].role == "tool":
         start += 1

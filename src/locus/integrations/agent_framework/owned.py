@@ -1,4 +1,4 @@
-"""The store behind one of the framework's interfaces, and what is raised after it was closed."""
+"""The base of this integration's stores, and the error for using one after it was closed."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from locus.threads import AsyncStoreUser
 
 
 class ClosedError(LocusError, RuntimeError):
-    """Something is used after it was closed."""
+    """A store of this integration is used after it was closed."""
 
 
 class OwnedStore(AsyncStoreUser):
-    """What the three classes have in common."""
+    """The base of the three public classes: a user of a store, closed with `await store.close()`."""
 
     def _closed_error(self, name: str) -> Exception:
         return ClosedError(f"this {name} is closed: make a new {name}")

@@ -1,4 +1,4 @@
-"""Sessions of agents: what `AgentSession` holds beside the history, one checkpoint for each change.
+"""Sessions of agents: the content of an `AgentSession` besides its messages, with a checkpoint for each change.
 
 A session is the namespace `agent-framework-session` of the thread with its id. Its payload is what the framework makes
 of it, `AgentSession.to_dict()`. So long lists in it, such as the messages of `InMemoryHistoryProvider`, are stored
@@ -89,7 +89,7 @@ class LocusAgentSessionStore(OwnedStore, _SessionStore):
         await self._store.delete(session_id, self.namespace)
 
     async def newest(self, session_id: str, limit: int, *path: str) -> list[Any]:
-        """The newest items of a list in a session's state, as they are stored; nothing else of it is read.
+        """The newest items of a list in a session's state, as stored. The rest of the session is not read.
 
         Without a path, they are the messages of `InMemoryHistoryProvider`: its list is `in_memory`, `messages`.
         """
@@ -102,7 +102,7 @@ class LocusAgentSessionStore(OwnedStore, _SessionStore):
         return await session_points(self._store, session_id, self.namespace, limit, before)
 
     async def fork(self, session_id: str, new_session_id: str, checkpoint_id: str | None = None) -> AgentSession:
-        """A new session that begins as this one is, or was at a checkpoint. It has a history of its own.
+        """A new session that begins with the content of another, now or at a checkpoint. Its history is its own.
 
         Raises `ConflictError` if the new id is in use, and `CheckpointNotFoundError` if there is no such session.
         """
@@ -133,7 +133,7 @@ class LocusAgentSessionStore(OwnedStore, _SessionStore):
         return session
 
     async def list_sessions(self, limit: int | None = 100, pattern: str = "*") -> list[str]:
-        """The ids under which this store has sessions, those that match a pattern (`*` any text, `?` one character)."""
+        """The ids of sessions that match a pattern (`*` any text, `?` one character)."""
         return await session_ids(self._store, self.namespace, limit, pattern)
 
     def _place(self, session_id: str) -> _Place:
@@ -144,13 +144,13 @@ class LocusAgentSessionStore(OwnedStore, _SessionStore):
         return revisions.get(self._place(session_id))
 
     def _remember(self, session: AgentSession, session_id: str, revision: str) -> None:
-        """A new mapping each time: a shallow copy of the session must not learn what happens to this one."""
+        """Note the revision of a session in a new mapping, so that a shallow copy of the session is not affected."""
         known: Mapping[_Place, str] = getattr(session, _REVISIONS, {})
         setattr(session, _REVISIONS, {**known, self._place(session_id): revision})
 
 
 def _restored(session_id: str, fields: Mapping[str, Any]) -> AgentSession:
-    """A session as the framework restores it. Its own errors would tell what stands in it."""
+    """A session as the framework restores it. The framework's own errors would show its content."""
     named, state = fields.get("session_id"), fields.get("state")
     if not isinstance(named, str) or not named or not isinstance(state, dict):
         raise CorruptCheckpointError(

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from locus.errors import InvalidIdError
-from locus.threads.ids import MAX_ID_LENGTH, check_id, check_prefix, digest
+from locus.threads.ids import MAX_ID_LENGTH, check_id, check_prefix, digest, joined, parted
 
 NAMESPACE = "claude-agent-sdk"
 """The namespace of main transcripts. For a store without namespaces, pass `namespace="default"`."""
@@ -24,23 +24,23 @@ _KEPT_OF_LONG = 80
 """How much is left of a longer project. The SDK makes its name of a path, and the session and a prefix need room."""
 
 
-class Place(NamedTuple):
-    """Where a transcript is kept."""
+class TranscriptPlace(NamedTuple):
+    """The thread and the namespace that keep a transcript."""
 
     thread_id: str
     namespace: str
 
 
-class Places:
-    """The places of all transcripts of a store."""
+class TranscriptPlaces:
+    """The names of threads and namespaces for all transcripts of a store."""
 
     def __init__(self, prefix: str, namespace: str) -> None:
         self.prefix = check_prefix(prefix)
         self.namespace = check_id(namespace, "namespace")
 
-    def of(self, key: Mapping[str, Any]) -> Place:
-        """The place of a transcript: of the main one, or with a `subpath` of a subagent's."""
-        thread_id = self.within(key.get("project_key")) + _escaped(check_id(key.get("session_id"), "session_id"))
+    def of(self, key: Mapping[str, Any]) -> TranscriptPlace:
+        """The place of a session's main transcript, or, with a `subpath`, of a subagent's."""
+        thread_id = self.within(key.get("project_key")) + joined(check_id(key.get("session_id"), "session_id"))
         if len(thread_id) > MAX_ID_LENGTH:
             raise InvalidIdError(
                 f"project_key, session_id and the prefix have {len(thread_id)} characters together, and at most "
@@ -48,32 +48,24 @@ class Places:
             )
         subpath = key.get("subpath")
         if subpath is None:
-            return Place(thread_id, self.namespace)
+            return TranscriptPlace(thread_id, self.namespace)
         namespace = f"{self.namespace}/{check_id(subpath, 'subpath')}"
-        return Place(thread_id, check_id(namespace, "subpath, with the namespace before it,"))
+        return TranscriptPlace(thread_id, check_id(namespace, "subpath, with the namespace before it,"))
 
     def within(self, project_key: object) -> str:
-        """What the thread ids of a project's sessions start with."""
-        project = _escaped(check_id(project_key, "project_key"))
+        """The prefix of the thread ids of a project's sessions."""
+        project = joined(check_id(project_key, "project_key"))
         if len(project) > _LONGEST_PROJECT:
             # No escaped text has these two characters, so no other project has this name.
             project = f"{project[:_KEPT_OF_LONG]}%~{digest(project)}"
         return f"{self.prefix}{project}/"
 
     def session_id(self, thread_id: str, project_key: str) -> str | None:
-        """The session that a thread of a project is; None if it is something else."""
+        """The id of the session that a thread keeps; None if the thread keeps something else."""
         name = thread_id[len(self.within(project_key)) :]
-        return _unescaped(name) if name and "/" not in name else None
+        return parted(name)[0] if name and "/" not in name else None
 
     def subpath(self, namespace: str) -> str | None:
-        """The subpath that a namespace of a session is; None for the main transcript, and for what is not ours."""
+        """The subpath of the transcript in a namespace; None for the main one, and for foreign namespaces."""
         start = f"{self.namespace}/"
         return namespace[len(start) :] if namespace.startswith(start) else None
-
-
-def _escaped(name: str) -> str:
-    return name.replace("%", "%25").replace("/", "%2F")
-
-
-def _unescaped(name: str) -> str:
-    return name.replace("%2F", "/").replace("%25", "%")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 from locus.core.tasks import finished
 from locus.errors import CheckpointNotFoundError, ConflictError, CorruptCheckpointError, LocusError
 from locus.extras import require
-from locus.integrations.claude_agent_sdk.keys import NAMESPACE, Place, Places
+from locus.integrations.claude_agent_sdk.keys import NAMESPACE, TranscriptPlace, TranscriptPlaces
 from locus.integrations.claude_agent_sdk.transcript import Fold, Notes, Transcript, notes_of
 from locus.threads import AsyncStoreUser, Entry, SessionPoint, notes_in, readable, session_points, warn_of_damage
 from locus.threads.limits import checked_last
@@ -45,15 +45,15 @@ class LocusSessionStore(AsyncStoreUser):
     """
 
     def __init__(self, store: Any, *, prefix: str = "", namespace: str = NAMESPACE, **options: Any) -> None:
-        self._places = Places(prefix, namespace)
+        self._places = TranscriptPlaces(prefix, namespace)
         self._open(store, options, _OWN_OPTIONS)
-        self._followed: OrderedDict[Place, Transcript] = OrderedDict()
+        self._followed: OrderedDict[TranscriptPlace, Transcript] = OrderedDict()
 
     def _closed_error(self, name: str) -> Exception:
         return SessionStoreClosedError(f"this session store is closed: make a new {name}")
 
     async def append(self, key: SessionKey, entries: list[SessionStoreEntry]) -> None:
-        """Add a batch of entries in one step. Those whose `uuid` is there already are not added again."""
+        """Add a batch of entries in one step. Entries whose `uuid` is stored already are not added again."""
         self._check_open()
         place = self._places.of(key)
         if entries:
@@ -65,7 +65,7 @@ class LocusSessionStore(AsyncStoreUser):
         return await self._entries(self._places.of(key), None, last)
 
     async def list_sessions(self, project_key: str) -> list[SessionStoreListEntry]:
-        """The sessions of a project, and when each was last written to."""
+        """The sessions of a project, each with the time of its last write."""
         return [
             {"session_id": session_id, "mtime": _written(entry, notes_of(notes_in(entry)))}
             for session_id, entry in (await self._sessions(project_key)).items()
@@ -81,7 +81,7 @@ class LocusSessionStore(AsyncStoreUser):
         return found
 
     async def delete(self, key: SessionKey) -> None:
-        """Remove a transcript with its history; that of a session with everything that its subagents have."""
+        """Remove a transcript with its history. A main transcript takes those of its subagents along."""
         store, place = self._store, self._places.of(key)
         if key.get("subpath") is not None:
             self._forget([place])
@@ -89,7 +89,7 @@ class LocusSessionStore(AsyncStoreUser):
             return
         namespaces = await store.namespaces(place.thread_id)
         subagents = [name for name in namespaces if self._places.subpath(name) is not None]
-        self._forget(Place(place.thread_id, name) for name in (place.namespace, *subagents))
+        self._forget(TranscriptPlace(place.thread_id, name) for name in (place.namespace, *subagents))
         if {*namespaces} <= {place.namespace, *subagents}:
             await finished(store.delete(place.thread_id))
             return
@@ -98,7 +98,7 @@ class LocusSessionStore(AsyncStoreUser):
             await store.log(place.thread_id, name).delete()
 
     async def list_subkeys(self, key: SessionListSubkeysKey) -> list[str]:
-        """The subpaths of a session that have entries."""
+        """The subpaths of a session's transcripts that have entries."""
         place = self._places.of({"project_key": key["project_key"], "session_id": key["session_id"]})
         found = map(self._places.subpath, await self._store.namespaces(place.thread_id))
         return [subpath for subpath in found if subpath is not None]
@@ -148,12 +148,12 @@ class LocusSessionStore(AsyncStoreUser):
         self._followed.clear()
         await super()._end()
 
-    async def _entries(self, place: Place, checkpoint_id: str | None, last: int | None) -> list[Any] | None:
+    async def _entries(self, place: TranscriptPlace, checkpoint_id: str | None, last: int | None) -> list[Any] | None:
         most = None if last is None else checked_last(last)
         return await self._store.log(*place).read(most, checkpoint_id) or None
 
-    def _transcript(self, place: Place, key: SessionKey) -> Transcript:
-        """The transcript at a place, with what is known of it; it is the one that was used last."""
+    def _transcript(self, place: TranscriptPlace, key: SessionKey) -> Transcript:
+        """The transcript at a place, with what this handle remembers of it. It becomes the last used one."""
         found = self._followed.get(place)
         if found is None:
             fold = None if key.get("subpath") is not None else _fold_for(key)
@@ -162,13 +162,13 @@ class LocusSessionStore(AsyncStoreUser):
         return found
 
     def _let_go(self) -> None:
-        """Follow no more transcripts than fit into memory."""
+        """Forget the transcripts used longest ago, so that the remembered ones fit into memory."""
         held = sum(transcript.held for transcript in self._followed.values())
         while len(self._followed) > 1 and (held > _MOST_UUIDS or len(self._followed) > _MOST_TRANSCRIPTS):
             _, oldest = self._followed.popitem(last=False)
             held -= oldest.held
 
-    def _forget(self, places: Iterable[Place]) -> None:
+    def _forget(self, places: Iterable[TranscriptPlace]) -> None:
         for place in places:
             self._followed.pop(place, None)
 
@@ -187,7 +187,7 @@ class LocusSessionStore(AsyncStoreUser):
         return {names[one]: entry for one, entry in main.items() if entry.namespace == self._places.namespace}
 
     async def _main_entries(self, threads: Sequence[str]) -> dict[str, Entry]:
-        """The newest checkpoints of main transcripts, of threads whose newest is another one."""
+        """The newest checkpoints of main transcripts, for threads in which a subagent has saved last."""
         store, namespace = self._store, self._places.namespace
         damaged: list[CorruptCheckpointError] = []
         entries = await readable(lambda thread_id: store.entry(thread_id, namespace), threads, damaged)
@@ -210,12 +210,12 @@ class SessionView:
         return await self._sessions._entries(self._place, self.checkpoint_id, last)
 
     async def append(self, key: SessionKey, entries: list[SessionStoreEntry]) -> None:
-        """Refused: what was cannot be changed."""
+        """Refuse: a transcript of the past cannot be changed."""
         raise ConflictError("this is a session as it was: fork it, or rewind the session, to go on from there")
 
 
 class _Fork:
-    """What the SDK's own fork sees as a store: the source as of a point, and a place for the entries of the fork."""
+    """A store for the SDK's own fork function: it reads the source as of a point, and collects the fork's entries."""
 
     def __init__(
         self, store: LocusSessionStore, key: SessionKey, checkpoint_id: str | None, new_session_id: str | None
@@ -240,7 +240,7 @@ class _Fork:
 
 
 def _fold_for(key: SessionKey) -> Fold:
-    """The SDK's fold, for the data of a session's summary."""
+    """The SDK's function that folds entries into a session's summary."""
     fold = require(_SDK, _EXTRA).fold_session_summary
 
     def folded(data: dict[str, Any] | None, entries: Sequence[Any]) -> dict[str, Any]:
@@ -251,5 +251,5 @@ def _fold_for(key: SessionKey) -> Fold:
 
 
 def _written(entry: Entry, notes: Notes | None) -> int:
-    """When a transcript was last written to, in milliseconds: never a time that one of its entries says."""
+    """The time of a transcript's last write, in milliseconds, from the store and never from an entry."""
     return max(int(entry.created_at.timestamp() * 1000), notes.written if notes else 0)

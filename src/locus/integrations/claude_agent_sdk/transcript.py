@@ -44,7 +44,7 @@ _TIMESTAMP = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d{1,6}))?Z", re
 
 
 class Notes(NamedTuple):
-    """What stands beside the entries of a transcript."""
+    """The facts about a transcript that its newest checkpoint keeps, so that an append need not read the entries."""
 
     newest: str = ""
     """The latest timestamp of its entries, in a form in which times and texts have the same order."""
@@ -63,45 +63,45 @@ class Notes(NamedTuple):
         return {name: value for name, value in self._asdict().items() if value is not None}
 
 
-class Batch(NamedTuple):
-    """Entries, each with the digest of its uuid and its time; None where it has none."""
+class EntryBatch(NamedTuple):
+    """Entries, each with the digest of its uuid and its time; None for an entry without one."""
 
     entries: Sequence[Any]
     uuids: Sequence[str | None]
     times: Sequence[str | None]
 
     def newest(self, before: str = "") -> str:
-        """The latest time, if it is not before another one."""
+        """The latest time in the batch, or `before` if that is later."""
         return max([before, *filter(None, self.times)])
 
     def in_doubt(self, notes: Notes) -> bool:
-        """Whether notes do not tell of every entry if it is in the log."""
+        """Whether notes cannot tell, for some entry of the batch, if it is in the log already."""
         last = notes.last_uuids
         return any(
             uuid is not None and uuid not in last and (said is None or said <= notes.newest)
             for uuid, said in zip(self.uuids, self.times, strict=True)
         )
 
-    def without(self, known: Set[str]) -> Batch:
-        """Those that are new: a uuid is kept once, and what has none is always new."""
+    def without(self, known: Set[str]) -> EntryBatch:
+        """The entries of the batch that are new. Each uuid is kept once; an entry without one is always new."""
         seen: set[str] = set()
         kept: list[int] = []
         for place, uuid in enumerate(self.uuids):
             if uuid is None or (uuid not in known and uuid not in seen):
                 kept.append(place)
                 seen.update((uuid,) if uuid else ())
-        return Batch(*([each[place] for place in kept] for each in self))
+        return EntryBatch(*([each[place] for place in kept] for each in self))
 
 
 class Followed(NamedTuple):
-    """A checkpoint, and all uuids that the transcript had there."""
+    """A checkpoint of a transcript, and all uuids up to it."""
 
     checkpoint_id: str | None
     uuids: set[str]
 
 
 class Transcript:
-    """One transcript, and what this handle knows of it."""
+    """One transcript, and the uuids that this handle remembers of it."""
 
     def __init__(self, log: ItemLog, fold: Fold | None) -> None:
         self.log = log
@@ -110,11 +110,11 @@ class Transcript:
 
     @property
     def held(self) -> int:
-        """How many uuids are held in memory."""
+        """The number of uuids in memory."""
         return len(self._followed.uuids)
 
     async def append(self, entries: Sequence[Any], *, begins: bool = False) -> None:
-        """Add the entries that are not there yet, in one step.
+        """Add the entries that are not stored yet, in one step.
 
         If they have to begin a transcript, `ConflictError` if there is one.
         """
@@ -147,8 +147,8 @@ class Transcript:
         elif checkpoint_id is not None:
             self._followed = Followed(None, set())
 
-    async def _before(self, point: LogPoint | None, batch: Batch) -> tuple[Notes, set[str] | None]:
-        """What the notes say of the log before a batch, and all its uuids; None if the notes are enough."""
+    async def _before(self, point: LogPoint | None, batch: EntryBatch) -> tuple[Notes, set[str] | None]:
+        """The notes about the log before a batch, and all its uuids; None for the uuids if the notes suffice."""
         if point is None:
             return Notes(), set()
         notes = notes_of(point.notes)
@@ -167,7 +167,7 @@ class Transcript:
         return notes, known
 
     def _folded(self, summary: dict[str, Any] | None, entries: Sequence[Any], *, first: bool) -> dict[str, Any] | None:
-        """The summary with these entries; None if there is none, or none any more."""
+        """The summary after these entries; None if there is no summary any more."""
         if self._fold is None or (summary is None and not first):
             return None
         try:
@@ -192,17 +192,17 @@ _last_time = 0
 
 
 def _next_time(before: int) -> int:
-    """The time in milliseconds, later than `before` and than any that this process was given."""
+    """The current time in milliseconds, but later than `before` and than any time returned so far."""
     global _last_time
     _last_time = max(time.time_ns() // 1_000_000, before + 1, _last_time + 1)
     return _last_time
 
 
-def _batch(entries: Iterable[Any]) -> Batch:
+def _batch(entries: Iterable[Any]) -> EntryBatch:
     made = list(entries)
     if not all(isinstance(entry, dict) for entry in made):
         raise ConfigurationError("an entry of a transcript is a dict; nothing was written")
-    return Batch(made, [_uuid(entry) for entry in made], [_time(entry) for entry in made])
+    return EntryBatch(made, [_uuid(entry) for entry in made], [_time(entry) for entry in made])
 
 
 def _uuid(entry: Mapping[str, Any]) -> str | None:

@@ -21,9 +21,9 @@ from typing_extensions import override
 
 from locus.errors import CorruptCheckpointError
 from locus.integrations.google_adk import NAMESPACE
-from locus.integrations.google_adk.names import artifact_thread, joined, names_of, thread_of
+from locus.integrations.google_adk.names import artifact_thread, thread_of
 from locus.threads import AsyncStoreUser, Change, Entry, Version, metadata_of
-from locus.threads.ids import check_id, shown_thread
+from locus.threads.ids import check_id, joined, parted, shown_thread
 from locus.threads.json import decode, encode, encode_trusted
 
 __all__ = ["LocusArtifactService"]
@@ -106,7 +106,7 @@ class LocusArtifactService(AsyncStoreUser, BaseArtifactService):
 
     @override
     async def list_artifact_keys(self, *, app_name: str, user_id: str, session_id: str | None = None) -> list[str]:
-        """The names of the artifacts of a user, each with `user:` before it, and of the session if one is named."""
+        """The names of a user's artifacts, each after `user:`, and of the session's if one is given."""
         names = [f"{_USER}{name}" for name in await self._names(app_name, user_id, None)]
         if session_id is not None:
             names += await self._names(app_name, user_id, session_id)
@@ -123,7 +123,7 @@ class LocusArtifactService(AsyncStoreUser, BaseArtifactService):
     async def list_versions(
         self, *, app_name: str, user_id: str, filename: str, session_id: str | None = None
     ) -> list[int]:
-        """The numbers of the versions that are there, in order."""
+        """The numbers of an artifact's versions, in order."""
         entries = await self._entries(app_name, user_id, session_id, filename)
         return [_version(entry) for entry in entries]
 
@@ -131,7 +131,7 @@ class LocusArtifactService(AsyncStoreUser, BaseArtifactService):
     async def list_artifact_versions(
         self, *, app_name: str, user_id: str, filename: str, session_id: str | None = None
     ) -> list[ArtifactVersion]:
-        """What is known of the versions, in order, without their content."""
+        """The descriptions of an artifact's versions, in order. Their content is not read."""
         entries = await self._entries(app_name, user_id, session_id, filename)
         return [_artifact_version(entry, app_name, user_id, session_id, filename) for entry in entries]
 
@@ -145,7 +145,7 @@ class LocusArtifactService(AsyncStoreUser, BaseArtifactService):
         session_id: str | None = None,
         version: int | None = None,
     ) -> ArtifactVersion | None:
-        """What is known of a version, by default the newest, without its content; None if there is none."""
+        """The description of a version, by default the newest; None if there is none. No content is read."""
         thread_id = _place(app_name, user_id, session_id, filename)
         entry = await self._store.entry(thread_id, self._namespace, None if version is None else str(version))
         return None if entry is None else _artifact_version(entry, app_name, user_id, session_id, filename)
@@ -153,11 +153,11 @@ class LocusArtifactService(AsyncStoreUser, BaseArtifactService):
     async def _names(self, app_name: str, user_id: str, session_id: str | None) -> list[str]:
         """The names of the artifacts of a session, or of a user."""
         thread_of(app_name, user_id, session_id)  # refuses what no artifact belongs to
-        prefix = f"{joined(app_name, user_id, session_id or '')}/"
-        return [names_of(thread_id)[3] for thread_id in await self._store.list_threads(prefix=prefix)]
+        prefix = joined(app_name, user_id, session_id or "", "")
+        return [parted(thread_id)[3] for thread_id in await self._store.list_threads(prefix=prefix)]
 
     async def _entries(self, app_name: str, user_id: str, session_id: str | None, filename: str) -> list[Entry]:
-        """The versions of an artifact, in order."""
+        """The entries of an artifact's versions, in order."""
         thread_id = _place(app_name, user_id, session_id, filename)
         return (await self._store.history(thread_id, self._namespace))[::-1]
 
@@ -169,12 +169,12 @@ def _place(app_name: str, user_id: str, session_id: str | None, filename: str) -
 
 
 def _scope(session_id: str | None, filename: str) -> tuple[str | None, str]:
-    """The session that an artifact belongs to, if it does not belong to the user, and its name there."""
+    """The session that an artifact belongs to (None: it is the user's), and its name there."""
     return (None, filename.removeprefix(_USER)) if filename.startswith(_USER) else (session_id, filename)
 
 
 def _mime_type(part: types.Part, app_name: str, user_id: str, session_id: str | None) -> str | None:
-    """The type of what is saved, if that is something that an artifact can be."""
+    """The MIME type of a part to save. A part that cannot be an artifact is refused."""
     if part.inline_data is not None:
         return part.inline_data.mime_type
     if part.text is not None:

@@ -30,10 +30,10 @@ from typing_extensions import override
 
 from locus.errors import CheckpointNotFoundError, ConflictError, CorruptCheckpointError
 from locus.integrations.google_adk import NAMESPACE
-from locus.integrations.google_adk.names import names_of, thread_of
+from locus.integrations.google_adk.names import thread_of
 from locus.integrations.google_adk.shared_state import SharedState, SharedStates
 from locus.threads import AsyncStoreUser, ItemLog, LogView, SessionPoint, readable, session_points, warn_of_damage
-from locus.threads.ids import shown_thread
+from locus.threads.ids import parted, shown_thread
 from locus.threads.json import encode_trusted
 
 __all__ = ["LocusSessionService", "SessionPoint"]
@@ -58,7 +58,7 @@ T = TypeVar("T")
 
 
 class StateDelta(NamedTuple):
-    """A change of state, taken apart: the keys of each kind, without their prefix. `temp:` is never stored."""
+    """A change of state by scope, without the prefixes of keys. Keys with `temp:` are left out."""
 
     session: dict[str, Any]
     user: dict[str, Any]
@@ -66,26 +66,26 @@ class StateDelta(NamedTuple):
 
     @classmethod
     def of(cls, delta: dict[str, Any]) -> StateDelta:
-        found = cls({}, {}, {})
+        parts = cls({}, {}, {})
         for key, value in delta.items():
             if key.startswith(State.APP_PREFIX):
-                found.app[key.removeprefix(State.APP_PREFIX)] = value
+                parts.app[key.removeprefix(State.APP_PREFIX)] = value
             elif key.startswith(State.USER_PREFIX):
-                found.user[key.removeprefix(State.USER_PREFIX)] = value
+                parts.user[key.removeprefix(State.USER_PREFIX)] = value
             elif not key.startswith(State.TEMP_PREFIX):
-                found.session[key] = value
-        return found
+                parts.session[key] = value
+        return parts
 
     @property
     def shared(self) -> dict[str, dict[str, Any]]:
-        """The field of a session that says what has to be changed elsewhere; nothing if nothing has."""
+        """The field of a session that lists changes of user and app state; empty if there are none."""
         parts = {name: part for name, part in (("user", self.user), ("app", self.app)) if part}
         return {_SHARED: parts} if parts else {}
 
 
 @dataclass(slots=True)
-class _Held:
-    """What a service remembers of a session, as of a checkpoint. It is shared, and never changed."""
+class _HeldSession:
+    """The part of a session that a service holds in memory, as of a checkpoint."""
 
     log: ItemLog
     checkpoint_id: str | None = None
@@ -113,8 +113,8 @@ class LocusSessionService(AsyncStoreUser, BaseSessionService):
         self._states = SharedStates(self._store, namespace)
         self._held = lru_cache(maxsize=_HELD)(self._hold)
 
-    def _hold(self, thread_id: str) -> _Held:
-        return _Held(self._store.log(thread_id, self._namespace))
+    def _hold(self, thread_id: str) -> _HeldSession:
+        return _HeldSession(self._store.log(thread_id, self._namespace))
 
     @override
     async def create_session(
@@ -151,7 +151,7 @@ class LocusSessionService(AsyncStoreUser, BaseSessionService):
         config: GetSessionConfig | None = None,
         at: str | None = None,
     ) -> Session | None:
-        """A session with its events; None if there is none. With a limit in `config`, only these events are read.
+        """A session with its events; None if there is none. `config` may limit the events that are read.
 
         `at` is a checkpoint of `history`: the session as it was then, with the state of the user and of the app as it
         is now. Nothing can be appended to it; `fork_session` makes one that goes on from there.
@@ -176,25 +176,25 @@ class LocusSessionService(AsyncStoreUser, BaseSessionService):
 
     @override
     async def list_sessions(self, *, app_name: str, user_id: str | None = None) -> ListSessionsResponse:
-        """The sessions of a user, or of all users of an app, without events. The last one was active last.
+        """The sessions of a user, or of all users of an app, without events. The last active one comes last.
 
         Damaged ones are left out with a `DamagedThreadsWarning`, and so are those of users whose state is damaged,
         unless the user is named.
         """
         prefix = f"{thread_of(app_name, user_id)}/"
-        threads = [one for one in await self._store.list_threads(prefix=prefix) if len(names_of(one)) == 3]
+        threads = [one for one in await self._store.list_threads(prefix=prefix) if len(parted(one)) == 3]
         damaged: list[CorruptCheckpointError] = []
         views = await readable(self._listed, threads, damaged)
-        found = [(names_of(one), view) for one, view in views if view is not None]
-        users = sorted({names[1] for names, _ in found})
+        named_views = [(parted(one), view) for one, view in views if view is not None]
+        users = sorted({names[1] for names, _ in named_views})
         without_state: list[CorruptCheckpointError] = []
         states = dict(await readable(lambda one: self._states.read(thread_of(app_name, one)), users, without_state))
         if user_id is not None and without_state:
             raise without_state[0]
-        app = await self._states.read(thread_of(app_name)) if found else _NO_STATE
+        app = await self._states.read(thread_of(app_name)) if named_views else _NO_STATE
         sessions = [
             _session(names, view.entry.checkpoint_id, view.fields, _updated(view), [], states[names[1]], app)
-            for names, view in found
+            for names, view in named_views
             if names[1] in states
         ]
         warn_of_damage([*damaged, *without_state])
@@ -202,7 +202,7 @@ class LocusSessionService(AsyncStoreUser, BaseSessionService):
         return ListSessionsResponse(sessions=sessions)
 
     async def _listed(self, thread_id: str) -> LogView | None:
-        """A session without its events, if that is what a thread holds."""
+        """The session in a thread, without its events; None if the thread holds something else."""
         view = await self._store.log(thread_id, self._namespace).view(1)
         if view is not None:
             _checked(view)
@@ -224,7 +224,7 @@ class LocusSessionService(AsyncStoreUser, BaseSessionService):
 
     @override
     async def append_event(self, session: Session, event: Event) -> Event:
-        """Append an event, and apply what it does to the state.
+        """Append an event, and apply its changes of state.
 
         `StaleSessionError` if the session was changed in the store since it was loaded, and `SessionNotFoundError` if
         it is gone; nothing was written then. An event that is among the newest already is not appended again.
@@ -244,8 +244,8 @@ class LocusSessionService(AsyncStoreUser, BaseSessionService):
             session.last_update_time = updated
             return self._commit_event_to_session(session, event)
 
-    async def _append(self, held: _Held, session: Session, item: dict[str, Any]) -> tuple[str, float]:
-        """The checkpoint that has the event as its newest one, and the session's time then."""
+    async def _append(self, held: _HeldSession, session: Session, item: dict[str, Any]) -> tuple[str, float]:
+        """Append an event. Returns the new checkpoint, and the time of the session then."""
         delta = StateDelta.of(item.get("actions", {}).get("state_delta", {}))
         marker = session._storage_update_marker
         for _ in range(_ATTEMPTS):
@@ -315,7 +315,7 @@ class LocusSessionService(AsyncStoreUser, BaseSessionService):
         return forked
 
     async def rewind_session(self, *, app_name: str, user_id: str, session_id: str, at: str) -> Session:
-        """Go on from an earlier checkpoint of a session: with the events and the state that it had then.
+        """Continue a session from an earlier checkpoint, with its events and its state.
 
         What came after it stays in the history. The state of the user and of the app, and artifacts, stay as they are.
         """
@@ -356,7 +356,7 @@ class LocusSessionService(AsyncStoreUser, BaseSessionService):
         user: SharedState | None = None,
         app: SharedState | None = None,
     ) -> tuple[SharedState, SharedState]:
-        """The state of the user and of the app, after what the newest event of a session changes in them."""
+        """The states of the user and of the app, after completing the changes of a session's newest event."""
         parts, checkpoint_id, at = _checked(view).get(_SHARED, {}), view.entry.checkpoint_id, view.entry.created_at
         if user is None or app is None:
             user, app = await self._shared_states(app_name, user_id) if parts else (_NO_STATE, _NO_STATE)
@@ -370,7 +370,7 @@ _NO_STATE: Final = SharedState({}, {})
 
 
 def _fields(state: dict[str, Any], delta: StateDelta) -> dict[str, Any]:
-    """The fields of a session after a change. What is empty is left out: there is a checkpoint for each event."""
+    """The fields of a session after a change. Empty ones are left out, to keep each checkpoint small."""
     return {**({_STATE: state} if state else {}), **delta.shared}
 
 
@@ -383,7 +383,7 @@ def _session(
     user: SharedState,
     app: SharedState,
 ) -> Session:
-    """A session with its own state and that of its user and its app. Whoever gets it may change it."""
+    """A new session object with its own state, and that of its user and app. Callers may change it."""
     state = deepcopy(fields.get(_STATE, {}))
     state.update({f"{State.APP_PREFIX}{key}": deepcopy(value) for key, value in app.state.items()})
     state.update({f"{State.USER_PREFIX}{key}": deepcopy(value) for key, value in user.state.items()})
@@ -396,7 +396,7 @@ def _session(
 
 
 def _checked(view: LogView) -> dict[str, Any]:
-    """The fields of a session, if that is what they are."""
+    """The fields of a session as it was read. Raises if they are not those of a session."""
     fields = view.fields
     shared = fields.get(_SHARED, {})
     if (
@@ -409,7 +409,7 @@ def _checked(view: LogView) -> dict[str, Any]:
 
 
 def _updated(view: LogView) -> float:
-    """When a session was changed last: the time of its newest event, or of its beginning."""
+    """The time of a session's last change: of its newest event, or of its creation."""
     newest = view.items[-1] if view.items else None
     found = view.fields.get(_UPDATED) if newest is None else isinstance(newest, dict) and newest.get("timestamp")
     if isinstance(found, int | float) and not isinstance(found, bool):
@@ -422,7 +422,7 @@ def _no_session(view: LogView) -> CorruptCheckpointError:
 
 
 def _item(event: Event) -> dict[str, Any]:
-    """An event as ADK dumps it, without what is empty in most of them, and comes back by itself."""
+    """An event as JSON, without the empty fields that ADK restores by itself."""
     item = event.model_dump(mode="json", exclude_none=True)
     for name in ("actions", "node_info"):
         kept = {key: value for key, value in item.get(name, {}).items() if value not in ({}, "")}
@@ -444,13 +444,13 @@ def _event(item: Any, view: LogView) -> Event:
 
 
 def _is_newest(session: Session, newest: Any) -> bool:
-    """Whether a session that has no marker, because it was sent somewhere as JSON, has the newest event."""
+    """Whether a session object without a marker is up to date, because its last event is the newest one."""
     stored = newest.get("id") if isinstance(newest, dict) else None
     return bool(stored == (session.events[-1].id if session.events else None))
 
 
 async def _both(first: Awaitable[T], second: Awaitable[S]) -> tuple[T, S]:
-    """Both results, of calls that are made at the same time; the first error, once both have ended."""
+    """Await two calls at once, and return both results. Errors are raised after both have ended."""
     one, other = await asyncio.gather(first, second, return_exceptions=True)
     if isinstance(one, BaseException):
         raise one

@@ -24,19 +24,19 @@ _STATE, _ORIGINS = "state", "origins"
 
 
 class SharedState(NamedTuple):
-    """The state of a user or of an app as it is stored."""
+    """The stored state of a user or of an app."""
 
     state: dict[str, Any]
     origins: dict[str, list[Any]]
 
     def lacks(self, key: str, checkpoint_id: str, at: float) -> bool:
-        """Whether a change of a key is not there: neither the change itself, nor one that was made later."""
+        """Whether neither this change of a key is stored, nor a later one."""
         found = self.origins.get(key)
         return found is None or (found[0] != checkpoint_id and found[1] < at)
 
 
 class SharedStates:
-    """The state of all users and apps of a store."""
+    """The states of all users and apps of a store."""
 
     def __init__(self, store: ThreadStore, namespace: str) -> None:
         self._store = store
@@ -46,14 +46,14 @@ class SharedStates:
         return _shared_state(await self._store.document(thread_id, self._namespace).read(), thread_id)
 
     async def change(self, thread_id: str, delta: Mapping[str, Any], checkpoint_id: str) -> None:
-        """Set these keys, because a checkpoint of a session says so that was made just now."""
+        """Apply a change of state that a new checkpoint of a session records."""
         if delta:
             await self._update(thread_id, delta, checkpoint_id, time.time(), {*delta})
 
     async def complete(
         self, thread_id: str, delta: Mapping[str, Any], checkpoint_id: str, at: float, known: SharedState
     ) -> SharedState:
-        """Set the keys that a checkpoint of a session has asked for, as far as that was not done; the state then."""
+        """Apply the rest of a change that a checkpoint records and that was not applied; return the state."""
         if not any(known.lacks(key, checkpoint_id, at) for key in delta):
             return known
         await self._update(thread_id, delta, checkpoint_id, at, None)
@@ -62,7 +62,7 @@ class SharedStates:
     async def _update(
         self, thread_id: str, delta: Mapping[str, Any], checkpoint_id: str, at: float, keys: set[str] | None
     ) -> None:
-        """Set the keys, or those that the document lacks, together with what others set at the same time."""
+        """Set keys (None: those that the stored state lacks), in one step with concurrent changes."""
 
         async def updated(version: Version | None) -> Change | None:
             known = _shared_state(version, thread_id)
@@ -76,7 +76,7 @@ class SharedStates:
 
 
 def _shared_state(version: Version | None, thread_id: str) -> SharedState:
-    """The state that a version of a document is."""
+    """The state in a version of a document."""
     if version is None:
         return SharedState({}, {})
     state, origins = version.fields.get(_STATE), version.fields.get(_ORIGINS)

@@ -16,7 +16,7 @@ CacheKey = tuple[str, str]
 
 
 class SaverCache:
-    """Bounded by namespaces and by items. The least recently used checkpoints are dropped first."""
+    """A cache with a limit on namespaces and on items. The least recently used checkpoints are dropped first."""
 
     MAX_NAMESPACES = 1_024
     MAX_ITEMS = 50_000
@@ -26,6 +26,7 @@ class SaverCache:
     def __init__(self) -> None:
         self._checkpoints: OrderedDict[CacheKey, CachedCheckpoint] = OrderedDict()
         self._touched: dict[CacheKey, OrderedDict[str, dict[int, Any]]] = {}
+        self._distances: OrderedDict[CacheKey, tuple[str, int | None]] = OrderedDict()
         self._weight = 0
         self._lock = fork_safe_lock()  # a saver may be used from several OS threads and event loops at once
 
@@ -57,7 +58,7 @@ class SaverCache:
         self.put(key, replace(known, loaded=loaded, weight=known.weight + size))
 
     def touch(self, key: CacheKey, checkpoint_id: str, values: Iterable[Any]) -> None:
-        """A task of this checkpoint has returned these objects, so it may have changed them."""
+        """Note that a task of a checkpoint returned these objects, since it may have changed them."""
         found = {id(value): value for value in values if type(value) not in ATOMS}
         with self._lock:
             steps = self._touched.setdefault(key, OrderedDict())
@@ -75,6 +76,19 @@ class SaverCache:
         with self._lock:
             steps = self._touched.get(key)
             return frozenset(steps.get(checkpoint_id or "", ())) if steps else ()
+
+    def note_distance(self, key: CacheKey, checkpoint_id: str, distance: int | None) -> None:
+        """Remember how far it is from a checkpoint, which was loaded, to the snapshots of its delta channels."""
+        with self._lock:
+            self._distances.pop(key, None)
+            if distance is not None:
+                self._distances[key] = checkpoint_id, distance
+            while len(self._distances) > self.MAX_NAMESPACES:
+                self._distances.popitem(last=False)
+
+    def distance(self, key: CacheKey, checkpoint_id: str) -> int | None:
+        noted, distance = self._distances.get(key, ("", None))
+        return distance if noted == checkpoint_id else None
 
     def drop_thread(self, thread_id: str) -> None:
         with self._lock:
@@ -96,7 +110,7 @@ class LoadedCheckpoint:
 
 @dataclass(frozen=True, slots=True)
 class CachedCheckpoint:
-    """The checkpoint of a namespace that was saved last, and its lists as they were encoded."""
+    """The checkpoint that a namespace saved last, and its lists in encoded form."""
 
     version: EncodedVersion | None = None
     lists: Mapping[Path, KnownList] = field(default_factory=dict)
@@ -106,7 +120,7 @@ class CachedCheckpoint:
     """The approximate size, in items."""
 
     def at(self, checkpoint_id: str | None) -> CachedCheckpoint:
-        """What is known for a save that follows this checkpoint."""
+        """The cached content for a save that follows this checkpoint."""
         loaded = self.loaded
         if loaded is None or loaded.version.checkpoint_id != checkpoint_id:
             return self
@@ -118,7 +132,7 @@ class CachedCheckpoint:
         return CachedCheckpoint(loaded.version, lists)
 
     def base(self, checkpoint_id: str | None) -> EncodedVersion | None:
-        """The version, if it is this checkpoint."""
+        """The cached version, if it is of this checkpoint."""
         return self.version if self.version is not None and self.version.checkpoint_id == checkpoint_id else None
 
 

@@ -27,10 +27,10 @@ from typing_extensions import is_typeddict
 from locus.errors import ConfigurationError, SerializationError
 from locus.integrations.langgraph.codec import (
     TAG,
-    Read,
+    ReadValue,
     RefusedError,
     TypedCodec,
-    Write,
+    WriteValue,
     class_name,
     missing_field,
     text_of,
@@ -108,14 +108,14 @@ def declare(codec: TypedCodec, kinds: Iterable[type]) -> None:
 
 
 def refused_types(allowing: TypedCodec, values: Iterable[Any]) -> list[str]:
-    """The names of all types in these values that a codec does not allow, inside of one another too."""
-    found: dict[str, None] = {}
-    writers: dict[type, Write] = {}
+    """The names of all types in these values that a codec does not allow, nested ones included."""
+    refused: dict[str, None] = {}
+    writers: dict[type, WriteValue] = {}
     codec = typed_codec()
     declare(codec, allowing.types)
 
     def note(value: Any) -> str:
-        found[class_name(type(value))] = None
+        refused[class_name(type(value))] = None
         return ""
 
     def look_into(value: Any) -> dict[str, Any]:
@@ -130,7 +130,7 @@ def refused_types(allowing: TypedCodec, values: Iterable[Any]) -> list[str]:
     for value in values:
         with suppress(SerializationError):  # what else is wrong with it has been said, or will be
             codec.encode(value)
-    return list(found)
+    return list(refused)
 
 
 def _always_allowed() -> Iterator[type]:
@@ -154,7 +154,7 @@ def _always_allowed() -> Iterator[type]:
 
 
 def langchain_data() -> Iterator[type]:
-    """LangChain's other serialisable classes that are data. Its models, tools, prompts and chains are programs.
+    """LangChain's other serialisable classes that hold data only.
 
     They have the tags of classes that a user lists, because users have had to list them.
     """
@@ -169,7 +169,7 @@ def langchain_data() -> Iterator[type]:
     yield GetOp
 
 
-def class_kind(codec: TypedCodec, kind: type) -> tuple[Write, Read]:
+def class_kind(codec: TypedCodec, kind: type) -> tuple[WriteValue, ReadValue]:
     """How instances of exactly this class are written and read."""
     if issubclass(kind, Enum):
         return _enum_kind(kind)
@@ -210,7 +210,7 @@ def _is_python_class(kind: type) -> bool:
     return kind.__flags__ & (_ON_HEAP | _IMMUTABLE) == _ON_HEAP
 
 
-def _enum_kind(kind: type[Enum]) -> tuple[Write, Read]:
+def _enum_kind(kind: type[Enum]) -> tuple[WriteValue, ReadValue]:
     def write(value: Enum) -> dict[str, Any]:
         return {"value": value.value if isinstance(value, Flag) else value.name}
 
@@ -221,7 +221,7 @@ def _enum_kind(kind: type[Enum]) -> tuple[Write, Read]:
 
 
 def _flag(kind: type[Flag], value: Any) -> Enum:
-    """A combination of flags, without calling a `_missing_` of its class."""
+    """Make a combination of flags without calling the class's `_missing_`."""
     bits = max([64, *(member.value.bit_length() for member in kind)])
     if type(value) is not int or not 0 <= value < 1 << bits:
         raise ValueError("these are no flags")
@@ -237,7 +237,7 @@ def _flag(kind: type[Flag], value: Any) -> Enum:
 _combined: Callable[[type[Flag], int], Flag] = vars(Flag)["_missing_"].__func__
 
 
-def _named_tuple_kind(codec: TypedCodec, kind: Any) -> tuple[Write, Read]:
+def _named_tuple_kind(codec: TypedCodec, kind: Any) -> tuple[WriteValue, ReadValue]:
     names: tuple[str, ...] = kind._fields
     defaults: dict[str, Any] = kind._field_defaults
 
@@ -330,27 +330,27 @@ class _ObjectKind:
 
     def write(self, value: Any) -> dict[str, Any]:
         names = [*self._fields, *self._slots]
-        found = {name: getattr(value, name) for name in names if hasattr(value, name)}
+        values = {name: getattr(value, name) for name in names if hasattr(value, name)}
         if self._with_dict:
-            found |= vars(value)
-        if TAG in found:
+            values |= vars(value)
+        if TAG in values:
             raise RefusedError(f"is a {class_name(self._kind)} with an attribute {TAG!r}, which is reserved")
-        self._check_names(found)
-        return self._codec.write_fields(found)
+        self._check_names(values)
+        return self._codec.write_fields(values)
 
     def read(self, stored: Mapping[str, Any]) -> Any:
         missing = [name for name in self._fields if name not in stored and name not in self._defaults]
         if missing:
             raise missing_field(self._kind, ", ".join(missing))
-        found = self._codec.read_fields({name: value for name, value in stored.items() if name != TAG})
-        self._check_names(found)
+        values = self._codec.read_fields({name: value for name, value in stored.items() if name != TAG})
+        self._check_names(values)
         for name, default in self._defaults.items():
-            if name not in found:
-                found[name] = default()
+            if name not in values:
+                values[name] = default()
         made: Any = object.__new__(self._kind)
         # Neither these nor slots go through `__setattr__`, which would call the setters of properties.
         attributes = object.__getattribute__(made, "__dict__") if self._with_dict else {}
-        for name, value in found.items():
+        for name, value in values.items():
             if name in self._slots:
                 self._slots[name].__set__(made, value)
             else:
@@ -375,14 +375,14 @@ def _is_method(kind: type, name: str) -> bool:
 
 def _slots(kind: type) -> dict[str, Any]:
     """The slots of a class and its bases by name, each as the descriptor that sets it."""
-    found: dict[str, Any] = {}
+    descriptors: dict[str, Any] = {}
     for base in kind.__mro__:
         slots = vars(base).get("__slots__", ())
         for slot in (slots,) if isinstance(slots, str) else tuple(slots):
             name = _mangled(base, slot)
             if isinstance(vars(base).get(name), MemberDescriptorType):
-                found.setdefault(name, vars(base)[name])
-    return found
+                descriptors.setdefault(name, vars(base)[name])
+    return descriptors
 
 
 def _mangled(kind: type, name: str) -> str:
@@ -473,7 +473,7 @@ class ModelKind:
         return values
 
     def _completed(self, values: dict[str, Any]) -> dict[str, Any]:
-        """With the defaults of missing fields, all in the order of the class."""
+        """The values with defaults for missing fields, in the order of the class."""
         for name in self._required:
             if name not in values:
                 raise missing_field(self._kind, name)
@@ -501,7 +501,7 @@ def _maker(info: FieldInfo) -> Callable[[], Any]:
 
 
 def _is_default(value: Any, info: FieldInfo) -> bool:
-    """Whether this value of a field is its default, and need not be written."""
+    """Whether a field has its default value, which need not be written."""
     if info.default_factory is not None:
         return type(value) in _EMPTY and not value and info.default_factory is type(value)
     return value is info.default or (type(value) is str and type(info.default) is str and value == info.default)

@@ -31,9 +31,9 @@ from locus.threads.json import canonical, path_text
 
 TAG = "$type"
 
-Write = Callable[[Any], dict[str, Any]]
+WriteValue = Callable[[Any], dict[str, Any]]
 """Returns the object for a value, without its tag."""
-Read = Callable[[Mapping[str, Any]], Any]
+ReadValue = Callable[[Mapping[str, Any]], Any]
 """Returns the value of an object."""
 
 MOST_COLLISIONS = 1_000
@@ -75,7 +75,7 @@ class NotAllowedError(SerializationError):
         self._loading = loading
 
     def naming(self, types: Iterable[str]) -> NotAllowedError:
-        """The same error, with these types too: so that they need not be found out one by one."""
+        """This error, extended by more types, so that a user learns all of them at once."""
         return NotAllowedError(self.path, [*dict.fromkeys([*self.types, *types])], loading=self._loading)
 
 
@@ -114,27 +114,31 @@ class TypedCodec:
     """Writes values as JSON and reads them back: JSON's own types, and those that were added."""
 
     def __init__(self) -> None:
-        self._writers: dict[type, tuple[str, Write]] = {}
-        self._readers: dict[str, Read] = {"dict": self._read_pairs, "float": _read_float}
-        self._other_types: list[tuple[Callable[[Any], str | None], Write]] = []
+        self._writers: dict[type, tuple[str, WriteValue]] = {}
+        self._readers: dict[str, ReadValue] = {"dict": self._read_pairs, "float": _read_float}
+        self._other_types: list[tuple[Callable[[Any], str | None], WriteValue]] = []
         self._declared: dict[str, type] = {}
         self._aliases: dict[str, str] = {}
         """By another name under which instances of a class are stored: the tag of the class."""
+        self.changes = 0
+        """How often types were added: the same text may be another value since."""
 
-    def add(self, name: str, types: Iterable[type], write: Write, read: Read) -> None:
+    def add(self, name: str, types: Iterable[type], write: WriteValue, read: ReadValue) -> None:
         """Write values of exactly these types with this tag, and read values with this tag."""
         if name in self._readers:
             raise ConfigurationError(f"two of the allowed types have the name {name!r}: rename one of them")
         self._readers[name] = read
+        self.changes += 1
         for kind in types:
             self._writers[kind] = (name, write)
 
-    def add_declared(self, name: str, kind: type, write: Write, read: Read) -> None:
+    def add_declared(self, name: str, kind: type, write: WriteValue, read: ReadValue) -> None:
         """Add a class that a graph declares. A later one of the same name, as of a notebook's cell, takes its place."""
         if name in self._readers and name not in self._declared:
             return
         self._writers.pop(self._declared.get(name, kind), None)
         self._declared[name] = kind
+        self.changes += 1
         self._readers[name] = read
         self._writers[kind] = (name, write)
 
@@ -145,11 +149,12 @@ class TypedCodec:
         if kind not in self._writers:
             raise ConfigurationError(f"{class_name(kind)} is stored without a name, and needs no other")
         self._aliases[name] = self._writers[kind][0]
+        self.changes += 1
 
     def reads(self, name: str) -> bool:
         return self._reader(name) is not None
 
-    def _reader(self, name: str) -> Read | None:
+    def _reader(self, name: str) -> ReadValue | None:
         found = self._readers.get(name)
         return self._readers.get(self._aliases.get(name, "")) if found is None else found
 
@@ -162,7 +167,7 @@ class TypedCodec:
         return list(self._writers)
 
     def unknown(self, value: Any) -> Iterator[str]:
-        """The tags in a stored value that are not allowed."""
+        """The tags in a stored value that this codec does not know."""
         waiting = [value]
         while waiting:
             found = waiting.pop()
@@ -173,7 +178,7 @@ class TypedCodec:
             elif isinstance(found, list):
                 waiting += found
 
-    def add_found(self, name: Callable[[Any], str | None], write: Write) -> None:
+    def add_found(self, name: Callable[[Any], str | None], write: WriteValue) -> None:
         """Also write values of other types, if `name` returns a tag for them."""
         self._other_types.append((name, write))
 
@@ -190,7 +195,7 @@ class TypedCodec:
             raise SerializationError(f"{path_text(path)} is nested too deep, or holds itself") from error
 
     def decode(self, value: Any, path: tuple[str | int, ...] = ()) -> Any:
-        """The value that `encode` was given."""
+        """The value that `encode` has written."""
         try:
             return self.read(value)
         except RefusedError as refused:
@@ -275,14 +280,14 @@ class TypedCodec:
         return found
 
     def read_fields(self, fields: Mapping[str, Any]) -> dict[str, Any]:
-        found: dict[str, Any] = {}
+        values: dict[str, Any] = {}
         name = ""
         try:
             for name, value in fields.items():
-                found[name] = self.read(value) if isinstance(value, dict | list) else value
+                values[name] = self.read(value) if isinstance(value, dict | list) else value
         except RefusedError as refused:
             raise refused.inside(name) from refused.__cause__
-        return found
+        return values
 
     def _read_tagged(self, value: Mapping[str, Any]) -> Any:
         name = value[TAG]
@@ -306,7 +311,7 @@ class TypedCodec:
         return pairs
 
     def read_keys(self, values: Any) -> list[Any]:
-        """The items of a set."""
+        """Read the stored items of a set."""
         found = self.read_all(values)
         check_hashes(found)
         return found

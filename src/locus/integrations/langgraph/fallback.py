@@ -52,7 +52,7 @@ _DAMAGE = (
 _log = logging.getLogger(__name__)
 
 
-class Key(NamedTuple):
+class GraphKey(NamedTuple):
     """Names a checkpoint of a thread."""
 
     checkpoint_id: str
@@ -60,15 +60,15 @@ class Key(NamedTuple):
 
     @property
     def here(self) -> tuple[str, str]:
-        """The namespace and the id under which it is stored here."""
+        """The stored namespace and id of this checkpoint."""
         return stored_namespace(self.namespace), self.checkpoint_id
 
 
 class Receiver(Protocol):
-    """What threads are brought to: a `LocusSaver`."""
+    """The destination of threads that are brought over: a `LocusSaver`."""
 
     async def loaded(self, thread_id: str, namespace: str, checkpoint_id: str) -> CheckpointTuple | None:
-        """A checkpoint that is here. The namespace is named as it is stored."""
+        """A checkpoint of the destination. The namespace is the stored one."""
 
     async def receive(
         self,
@@ -113,19 +113,19 @@ class Fallback:
             )
 
     def allow(self, names: Collection[tuple[str, ...]]) -> None:
-        """Tell it which classes a graph declares, as LangGraph would."""
+        """Tell the other saver which classes a graph declares, as LangGraph would."""
         self.saver = self.saver.with_allowlist(names)
 
     async def latest(self, thread_id: str, namespace: str) -> CheckpointTuple | None:
         return await self._tuple({"configurable": {"thread_id": thread_id, "checkpoint_ns": namespace}})
 
-    async def one(self, thread_id: str, key: Key) -> CheckpointTuple | None:
+    async def one(self, thread_id: str, key: GraphKey) -> CheckpointTuple | None:
         return await self._tuple(config_of(thread_id, key.namespace, key.checkpoint_id))
 
     async def _tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         return await self._call(lambda: self.saver.get_tuple(config), lambda: self.saver.aget_tuple(config))
 
-    async def keys(self, thread_id: str) -> list[Key]:
+    async def keys(self, thread_id: str) -> list[GraphKey]:
         """The keys of all checkpoints of a thread, oldest first. Ids begin with a time, and LangGraph sorts by them."""
         return sorted(await self._each({"configurable": {"thread_id": thread_id}}, key_of))
 
@@ -133,7 +133,7 @@ class Fallback:
         return sorted(set(await self._each(None, lambda found: str(found.config["configurable"]["thread_id"]))))
 
     async def _each(self, config: RunnableConfig | None, read: Callable[[CheckpointTuple], T]) -> list[T]:
-        """What is read from each checkpoint. The checkpoints themselves are large, and are not kept."""
+        """The result of `read` for each checkpoint. The checkpoints are large, so none is kept."""
 
         async def read_all() -> list[T]:
             return [read(found) async for found in self.saver.alist(config)]
@@ -157,7 +157,10 @@ class Fallback:
 
     @contextmanager
     def _capability(self, what: str) -> Iterator[None]:
-        """Nothing has been deleted here yet. If it were, it would come back with the next touch."""
+        """A context that raises CapabilityError if the other saver cannot do something.
+
+        Nothing was done here yet: what the other saver keeps would be brought over again.
+        """
         try:
             yield
         except NotImplementedError as error:
@@ -190,9 +193,9 @@ class Fallback:
             ) from error
 
 
-def key_of(found: CheckpointTuple) -> Key:
+def key_of(found: CheckpointTuple) -> GraphKey:
     named = found.config["configurable"]
-    return Key(str(named["checkpoint_id"]), str(named.get("checkpoint_ns") or ""))
+    return GraphKey(str(named["checkpoint_id"]), str(named.get("checkpoint_ns") or ""))
 
 
 class BringOver:
@@ -216,7 +219,7 @@ class BringOver:
             await self._add_writes(thread_id, latest)
 
     async def _mend_order(self, thread_id: str, namespace: str, checkpoint_id: str) -> None:
-        """Let a thread continue from its later line, if a worker was killed before it had seen to that."""
+        """Restore the latest checkpoint of a thread, if a worker was killed before it could do so."""
         entry = await self._store.entry(thread_id, namespace)
         if entry is None or entry.checkpoint_id != checkpoint_id:
             return
@@ -236,24 +239,24 @@ class BringOver:
         brought: dict[str, str] = {}
         count = 0
         for key in missing:
-            found = await self.fallback.one(thread_id, key)
-            if found is None:  # deleted in the meantime
+            checkpoint = await self.fallback.one(thread_id, key)
+            if checkpoint is None:  # deleted in the meantime
                 continue
-            await self._put_writes(found)
-            await self._receiver.receive(found, created_at=_moment(found))
+            await self._put_writes(checkpoint)
+            await self._receiver.receive(checkpoint, created_at=_moment(checkpoint))
             brought[key.here[0]] = key.checkpoint_id
             count += 1
         for namespace, newest in brought.items():
             if namespace in latest and latest[namespace] > newest:
                 await self._keep_latest(thread_id, namespace, latest[namespace], newest)
         for key in {key.namespace: key for key in keys}.values():
-            if key.here in present and (found := await self.fallback.one(thread_id, key)) is not None:
-                await self._add_writes(thread_id, found)
+            if key.here in present and (checkpoint := await self.fallback.one(thread_id, key)) is not None:
+                await self._add_writes(thread_id, checkpoint)
         return count
 
     @staticmethod
-    def _warn_of_forks(keys: Collection[Key], missing: Collection[Key], latest: Mapping[str, str]) -> None:
-        """Log it, before anything is saved, if a thread has gone on at both savers."""
+    def _warn_of_forks(keys: Collection[GraphKey], missing: Collection[GraphKey], latest: Mapping[str, str]) -> None:
+        """Log a warning, before anything is saved, if a thread was continued at both savers."""
         there = {key.here for key in keys}
         namespaces = {key.here[0] for key in missing} & latest.keys()
         if any((namespace, latest[namespace]) not in there for namespace in namespaces):
@@ -278,20 +281,20 @@ class BringOver:
         for task in _tasks(found):
             await self._receiver.aput_writes(found.config, task.writes, task.task_id, task.path)
 
-    async def _add_writes(self, thread_id: str, found: CheckpointTuple) -> None:
+    async def _add_writes(self, thread_id: str, checkpoint: CheckpointTuple) -> None:
         """Bring over what tasks have written since the latest checkpoint was brought over."""
-        tasks = _tasks(found)
+        tasks = _tasks(checkpoint)
         if not tasks:
             return
-        there = await self._store.get_writes(thread_id, *key_of(found).here)
+        there = await self._store.get_writes(thread_id, *key_of(checkpoint).here)
         known = {(write.task_id, write.channel) for write in there}
         for task in tasks:
             if any((task.task_id, channel) not in known for channel, _ in task.writes):
-                await self._receiver.aput_writes(found.config, task.writes, task.task_id, task.path)
+                await self._receiver.aput_writes(checkpoint.config, task.writes, task.task_id, task.path)
 
 
 class _Task(NamedTuple):
-    """What a task has written."""
+    """A task, and its pending writes."""
 
     task_id: str
     path: str
@@ -314,7 +317,7 @@ def _tasks(found: CheckpointTuple) -> list[_Task]:
 
 
 def _moment(found: CheckpointTuple) -> datetime | None:
-    """When a checkpoint was made; None if it does not say so."""
+    """The time in a checkpoint; None if it has none."""
     try:
         moment = datetime.fromisoformat(found.checkpoint["ts"])
     except (KeyError, TypeError, ValueError):

@@ -43,7 +43,7 @@ class ListEncoder:
     def encoded(
         self, given: list[Any], path: Path, known: KnownList | None, touched: Collection[int] = ()
     ) -> tuple[EncodedList, KnownList]:
-        """The list for a save, and what to know of it the next time. `touched` are ids of objects to encode again."""
+        """Encode a list for a save, and what to remember of it. `touched` has the ids of objects to encode again."""
         items = given.copy()  # texts are requested later, and the caller may change the list meanwhile
         known = known or KnownList((), (), NO_ITEMS)
         compared = _Comparison(items, known, touched)
@@ -73,14 +73,14 @@ class ListEncoder:
 
 @dataclass(frozen=True, slots=True)
 class KnownList:
-    """A list as it was when it was encoded: the digest of each item, the objects, and copies of the newest ones."""
+    """A list as it was last encoded: the digests of its items, the objects, and copies of the newest."""
 
     digests: tuple[bytes, ...]
     versions: tuple[Sequence[Any], ...]
     newest: NewestItems
 
     def loaded(self, items: Sequence[Any]) -> KnownList:
-        """The same list, loaded again as other objects."""
+        """This list after a load, which has made equal items of new objects."""
         return KnownList(self.digests, (items, *self.versions)[:MAX_VERSIONS], self.newest)
 
 
@@ -117,7 +117,7 @@ def _join_digests(parts: Iterable[ListPart], known: tuple[bytes, ...], new: Mapp
 
 
 class _Comparison:
-    """Compares a list with a known one."""
+    """Compares a list with the last known version of it."""
 
     def __init__(self, items: Sequence[Any], known: KnownList, touched: Collection[int]) -> None:
         self._items = items
@@ -128,7 +128,7 @@ class _Comparison:
         self._touched = self._touched_before_newest(touched)
 
     def _find_start(self, known: KnownList) -> tuple[Sequence[Any], int]:
-        """The version that has the first object of the list, and its index there: the list may have been trimmed."""
+        """Find the first object of the list in a known version, and its index there: the front may be trimmed."""
         for version in known.versions if self._items else ():
             first = self._items[0]
             start = next((at for at, item in enumerate(version) if item is first), None)
@@ -141,7 +141,7 @@ class _Comparison:
         return set(touched).difference(newest) if self._older else ()
 
     def parts(self) -> list[ListPart]:
-        """The whole list, in parts that are known and parts that are new."""
+        """The list as parts: items of the known version, and new ones."""
         parts: list[ListPart] = []
         at, start, count = 0, self.start, len(self._items)
         while at < count:
@@ -221,7 +221,7 @@ class NewestItems:
         return NewestItems(kept.kinds + fresh.kinds, kept.values + fresh.values, ends, kept.extras + fresh.extras)
 
     def without(self, count: int) -> NewestItems:
-        """The copies without the first `count`."""
+        """These copies, without the first `count`."""
         if self.ends is None:
             return NewestItems(self.kinds[count:], self.values[count:])
         low = self.ends[count - 1] if count else 0
@@ -269,7 +269,7 @@ def _is_plain_model(kind: type) -> bool:
 
 
 def _copied(value: Any) -> Any:
-    """A copy to compare with later. For an object that may change unnoticed, something that equals nothing."""
+    """A copy of a value to compare with later. If the value may change unnoticed, an object that equals nothing."""
     kind = type(value)
     if kind in ATOMS:
         return value

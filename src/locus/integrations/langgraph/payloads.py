@@ -44,7 +44,7 @@ class CheckpointEncoder:
     lists: dict[Path, KnownList] = field(default_factory=dict)
 
     def head(self, checkpoint: Mapping[str, Any], namespace: str) -> dict[str, Any]:
-        """Everything but the values of the channels. Most of it is different each time."""
+        """All of a checkpoint but the values of its channels. Most of it is new each time."""
         plain: dict[str, Any] = {FORMAT_KEY: FORMAT}
         if stored_namespace(namespace) != namespace:
             plain[NAMESPACE] = namespace
@@ -80,8 +80,29 @@ def is_langgraph(version: ReadVersion) -> bool:
 def checkpoint_of(
     version: ReadVersion, codec: TypedCodec, decoder: ItemDecoder, channels: Collection[str] | None = None
 ) -> Any:
-    """The checkpoint, with the values of these channels (None: all)."""
+    """Rebuild a checkpoint, with the values of some channels (None: all)."""
     data = version.content(decoder, None if channels is None else _outside(channels))
+    values = _taken_apart(version, data)
+    if channels is not None and TAG not in values:
+        values = {name: value for name, value in values.items() if name in channels}
+    read: dict[str, Any] = codec.decode(data)
+    return {**read, "id": version.checkpoint_id, VALUES: codec.decode(values, (VALUES,))}
+
+
+def valued_channels(version: ReadVersion) -> frozenset[str]:
+    """The channels that a checkpoint has values of. Those values need not have been read."""
+    data = version.fields()
+    if not isinstance(data, dict):
+        data = {}
+    values = _taken_apart(version, data)
+    if values.get(TAG) != "dict":
+        return frozenset(values)
+    # A channel may be named like the tag: then all of them are written as pairs.
+    return frozenset(pair[0] for pair in values.get("items", ()))
+
+
+def _taken_apart(version: ReadVersion, data: dict[str, Any]) -> dict[str, Any]:
+    """Take the values of the channels out of the fields of a checkpoint, and leave there what LangGraph knows."""
     found, entry = data.pop(FORMAT_KEY, None), version.entry
     name = f"checkpoint {entry.checkpoint_id!r} of thread {entry.thread_id!r}"
     if found is None:
@@ -94,10 +115,7 @@ def checkpoint_of(
     values = data.pop(VALUES, {})
     if TAG in data or not isinstance(values, dict):
         raise CorruptCheckpointError(f"{name} is damaged: it has no channels")
-    if channels is not None and TAG not in values:
-        values = {name: value for name, value in values.items() if name in channels}
-    read: dict[str, Any] = codec.decode(data)
-    return {**read, "id": entry.checkpoint_id, VALUES: codec.decode(values, (VALUES,))}
+    return values
 
 
 def _outside(channels: Collection[str]) -> Callable[[Path], bool]:
@@ -106,7 +124,7 @@ def _outside(channels: Collection[str]) -> Callable[[Path], bool]:
 
 
 def stored_namespace(namespace: str) -> str:
-    """The name that a namespace is stored under. That of a deeply nested subgraph is too long for Locus."""
+    """The stored name of a namespace. Names of deeply nested subgraphs are too long, and are shortened."""
     if len(namespace) <= MAX_ID_LENGTH and not namespace.startswith(_LONG):
         return namespace
     return f"{_LONG}{digest(namespace)}"

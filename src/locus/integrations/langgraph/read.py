@@ -8,27 +8,39 @@ in between.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import CheckpointTuple, DeltaChannelHistory
 
 from locus.errors import CorruptCheckpointError
 from locus.integrations.langgraph.codec import TAG, NotAllowedError, TypedCodec
+from locus.integrations.langgraph.copies import DecodedTexts
 from locus.integrations.langgraph.payloads import (
     VALUES,
     checkpoint_of,
     is_langgraph,
     namespace_of,
     stored_namespace,
+    valued_channels,
 )
-from locus.threads import Entry, ItemDecoder, ThreadStore, VersionWithWrites, Write
+from locus.threads import (
+    Ancestor,
+    EncodedDocument,
+    Entry,
+    ItemDecoder,
+    ReadVersion,
+    ThreadStore,
+    VersionWithWrites,
+    Write,
+)
 from locus.threads.ids import MAX_ID_LENGTH, check_ids, digest
 from locus.threads.json import decode
 from locus.threads.limits import UNLIMITED
 
 LONG_PATH = "write"
 """The tag of a value whose task path is too long to be stored as one."""
+_MARK = f'"{LONG_PATH}"'
 
 PendingWrites = list[tuple[str, str, Any]]
 
@@ -38,7 +50,7 @@ def config_of(thread_id: str, namespace: str, checkpoint_id: str) -> RunnableCon
 
 
 def stored_path(task_path: str) -> str:
-    """A task path as it is stored. A long one is cut, and stored whole with the value (see `stored_value`)."""
+    """The stored form of a task path. A long path is cut, and kept whole with the value (see `stored_value`)."""
     return task_path if len(task_path) <= MAX_ID_LENGTH else task_path[:200] + digest(task_path)
 
 
@@ -46,23 +58,92 @@ def stored_value(value: Any, task_path: str) -> Any:
     return value if stored_path(task_path) == task_path else {TAG: LONG_PATH, "path": task_path, "value": value}
 
 
+MOST_LINES = 1_024
+"""Of how many namespaces a reader remembers the line that was read last."""
+MOST_SEED_BYTES = 256 * 1024 * 1024
+"""How many bytes of snapshots a reader keeps as texts, so that they need not be read for every turn."""
+
+
+class LineStep(NamedTuple):
+    """An ancestor of a checkpoint, and the channels that it has values of."""
+
+    ancestor: Ancestor
+    valued: frozenset[str]
+
+
 class Reader:
-    """Reads from one store."""
+    """Reads LangGraph's checkpoints from one store."""
 
     def __init__(self, store: ThreadStore, codec: TypedCodec) -> None:
         self.store = store
         self.codec = codec
+        self._texts = DecodedTexts(codec)
+        self._lines: dict[tuple[str, str], dict[str, frozenset[str]]] = {}
+        """By thread and namespace, the line that was read last: by rev, the channels that have values."""
+        self._seeds: dict[str, ReadVersion] = {}
+        """By the rev of a checkpoint, what was read of it to start from."""
 
     def decoder(self) -> ItemDecoder:
-        """Decodes what is read of one thread."""
-        return ItemDecoder(self.codec.decode)
+        """A decoder for the checkpoints of one thread."""
+        return ItemDecoder(self.codec.decode, self._texts.value)
 
     async def one(self, thread_id: str, namespace: str, checkpoint_id: str | None) -> VersionWithWrites | None:
-        """This checkpoint, or the latest."""
+        """Read one checkpoint, by default the latest."""
         return await self.store.encoded_document(thread_id, namespace).read_with_writes(checkpoint_id)
 
+    async def ancestors(
+        self, document: EncodedDocument, checkpoint_id: str, channels: Collection[str], distance: int | None = None
+    ) -> AsyncIterator[LineStep]:
+        """The ancestors of a checkpoint that are LangGraph's, its parent first, with what tasks wrote to channels.
+
+        The first `distance` of them are asked for at once. The valued channels of the line are remembered, because the
+        next one who asks will most likely ask for the same line, and a little more.
+        """
+        key = (document.thread_id, document.namespace)
+        known, line = self._lines.get(key, {}), dict[str, frozenset[str]]()
+        size = FIRST_ANCESTORS if distance is None else distance
+        while True:
+            size = min(max(size, 1), MOST_ANCESTORS)
+            page = await document.ancestors(checkpoint_id, limit=size, channels=channels, known=known.keys())
+            steps: list[LineStep] = []
+            for ancestor in page:
+                version, rev = ancestor.version, ancestor.rev
+                if version is None or is_langgraph(version):
+                    line[rev] = known[rev] if version is None else valued_channels(version)
+                    steps.append(LineStep(ancestor, line[rev]))
+            if len(self._lines) >= MOST_LINES:
+                self._lines.clear()
+            self._lines[key] = line.copy()
+            for step in steps:
+                yield step
+            if len(page) < size:
+                return
+            checkpoint_id = page[-1].checkpoint_id
+            size = max(4 * size, FIRST_ANCESTORS)
+
+    async def values(self, document: EncodedDocument, seeds: Mapping[str, Ancestor]) -> dict[str, Any] | None:
+        """The values of channels, each in one of these checkpoints; None if one of those is not the same any more."""
+        values: dict[str, Any] = {}
+        for seed in {seed.rev: seed for seed in seeds.values()}.values():
+            channels = [channel for channel, other in seeds.items() if other.rev == seed.rev]
+            version = self._seeds.get(seed.rev) or await document.read(seed.checkpoint_id)
+            if version is None or version.rev != seed.rev:
+                return None
+            self._keep_seed(version)
+            found = checkpoint_of(version, self.codec, self.decoder(), channels)[VALUES]
+            values |= {channel: found[channel] for channel in channels}
+        return values
+
+    def _keep_seed(self, version: ReadVersion) -> None:
+        """Keep what was read of a checkpoint as texts: others will be told by it, too, until the next snapshot."""
+        if version.rev in self._seeds or 4 * version.size > MOST_SEED_BYTES:
+            return
+        if sum([seed.size for seed in self._seeds.copy().values()]) + version.size > MOST_SEED_BYTES:
+            self._seeds.clear()
+        self._seeds[version.rev] = version
+
     async def many(self, entries: Sequence[Entry]) -> list[VersionWithWrites]:
-        """Those of these checkpoints that still exist and are LangGraph's, in the same order."""
+        """Read those of these checkpoints that still exist and are LangGraph's, in the same order."""
         return [found for found in await self.store.read_versions(entries) if is_langgraph(found.version)]
 
     def tuple_of(self, found: VersionWithWrites, decoder: ItemDecoder | None = None) -> CheckpointTuple:
@@ -72,7 +153,7 @@ class Reader:
             raise error.naming(self._unknown(found)) from None
 
     def _unknown(self, found: VersionWithWrites) -> Iterator[str]:
-        """The types of a checkpoint that are not allowed, as far as they can be found out."""
+        """The types of a checkpoint that are not allowed, as far as they can be told."""
         texts = (found.version.entry.metadata, *(write.value for write in found.writes))
         for value in (found.version.content(), *map(decode, texts)):
             yield from (name for name in self.codec.unknown(value) if name != LONG_PATH)
@@ -93,17 +174,26 @@ class Reader:
         return self.codec.decode(decode(entry.metadata), ("metadata",))
 
     def pending(self, writes: Iterable[Write], channels: Collection[str] | None = None) -> PendingWrites:
-        """What tasks wrote (to these channels), in the order in which the graph applies it."""
-        found = [(*_path_and_value(write), write) for write in writes if channels is None or write.channel in channels]
-        found.sort(key=lambda one: (one[0], one[2].task_id, one[2].idx))
-        return [
-            (write.task_id, write.channel, self.codec.decode(value, ("writes", write.idx, write.channel)))
-            for _, value, write in found
+        """The pending writes of tasks (to some channels), in the order in which the graph applies them."""
+        found = [
+            (*self._path_and_value(write), write) for write in writes if channels is None or write.channel in channels
         ]
+        found.sort(key=lambda one: (one[0], one[2].task_id, one[2].idx))
+        return [(write.task_id, write.channel, value) for _, value, write in found]
+
+    def _path_and_value(self, write: Write) -> tuple[str, Any]:
+        """The task path and the value of a write."""
+        where = ("writes", write.idx, write.channel)
+        if _MARK not in write.value:
+            return write.task_path, self._texts.value(
+                write.value, lambda: self.codec.decode(decode(write.value), where)
+            )
+        path, value = _long_path_and_value(write)
+        return path, self.codec.decode(value, where)
 
 
-def _path_and_value(write: Write) -> tuple[str, Any]:
-    """The task path and the value of a write."""
+def _long_path_and_value(write: Write) -> tuple[str, Any]:
+    """The task path and the value, not decoded yet, of a write whose task path may have been too long."""
     value = decode(write.value)
     if isinstance(value, Mapping) and value.get(TAG) == LONG_PATH:
         if "path" not in value or "value" not in value:
@@ -116,13 +206,15 @@ def _key_of(entry: Entry) -> tuple[str, str, str]:
     return entry.thread_id, entry.namespace, entry.checkpoint_id
 
 
+MOST_REMEMBERED = 10_000
+"""Of how many checkpoints a reader remembers which channels have values."""
 FIRST, MOST = 4, 16
 """How many checkpoints are read at once: few at first, because many callers only want the newest."""
 PAGE = 200
 
 
 class Listing:
-    """One listing, newest first. `next` returns some more of it, and an empty list at the end.
+    """A listing of checkpoints, newest first. Each call of `next` returns some more; in the end, an empty list.
 
     Without a thread id it lists all threads. `before` is the id of a checkpoint. If that is not in the namespace, it
     stands for the time at which it was made, which ids begin with: LangGraph passes the id of a graph's checkpoint to
@@ -194,7 +286,7 @@ class Listing:
             self._before, self._last = None, entry
 
     async def _page_of_all(self) -> list[Entry]:
-        """Entries of all threads. If the store can find metadata and the filter has a text, only entries with that."""
+        """The next entries of all threads, found by the filter's metadata if the store can do that."""
         store = self._reader.store
         text = next((item for item in self._where.items() if isinstance(item[1], str)), None)
         if text is not None and store.capabilities.metadata_query:
@@ -222,67 +314,34 @@ class Listing:
         return all(metadata.get(key) == value for key, value in self._where.items())
 
 
-HISTORY_PAGE = 64
 COUNTERS = "counters_since_delta_snapshot"
 """The key in a checkpoint's metadata with the delta channels that the checkpoint does not contain."""
+FIRST_ANCESTORS, MOST_ANCESTORS = 32, 500
+"""How many ancestors are read at once, if nothing says how far it is to the last snapshot: few at first."""
 
 
-class Ancestors:
-    """Reads the ancestors of a checkpoint, from its parent on, a page at a time."""
+async def channel_history(
+    reader: Reader, document: EncodedDocument, checkpoint_id: str, channels: Sequence[str], distance: int | None = None
+) -> dict[str, DeltaChannelHistory]:
+    """For each channel, what was written to it on the way to a checkpoint, and the value that it started from.
 
-    def __init__(self, reader: Reader, entry: Entry) -> None:
-        self._reader = reader
-        self._target = entry
-        self._known: dict[str, Entry] = {}
-        self._last: Entry | None = entry
-        """Where the next page of entries begins: behind this one."""
-
-    async def read(self) -> AsyncIterator[VersionWithWrites]:
-        at, passed = self._target.parent_id, {self._target.checkpoint_id}
-        part: list[Entry] = []
-        while at is not None and at not in passed:
-            entry = await self._entry(at)
-            if entry is None:
-                break
-            passed.add(at)
-            part.append(entry)
-            at = entry.parent_id
-            if len(part) == HISTORY_PAGE:
-                for found in await self._reader.many(part):
-                    yield found
-                part = []
-        for found in await self._reader.many(part):
-            yield found
-
-    async def _entry(self, checkpoint_id: str) -> Entry | None:
-        """The entry of an ancestor. Most ancestors directly precede a checkpoint, so entries are read in pages."""
-        namespace = self._target.namespace
-        while checkpoint_id not in self._known and self._last is not None:
-            page = await self._reader.store.history(self._target.thread_id, namespace, HISTORY_PAGE, self._last)
-            self._known |= {entry.checkpoint_id: entry for entry in page}
-            self._last = page[-1] if len(page) == HISTORY_PAGE else None
-        if checkpoint_id in self._known:
-            return self._known[checkpoint_id]
-        # A checkpoint that was put again is newer than its children.
-        return await self._reader.store.entry(self._target.thread_id, namespace, checkpoint_id)
-
-
-async def channel_history(reader: Reader, entry: Entry, channels: Sequence[str]) -> dict[str, DeltaChannelHistory]:
-    """For each channel, what was written to it on the way to a checkpoint, and the value that it started from."""
-    if not channels:
-        return {}
-    writes: dict[str, list[Any]] = {channel: [] for channel in channels}
-    seeds: dict[str, Any] = {}
-    decoder = reader.decoder()
-    async for version, pending in Ancestors(reader, entry).read():
-        missing = writes.keys() - seeds.keys()
-        for write in reversed(reader.pending(pending, missing)):
-            writes[write[1]].append(write)
-        values = checkpoint_of(version, reader.codec, decoder, missing)[VALUES]
-        seeds |= {channel: values[channel] for channel in missing if channel in values}
-        if len(seeds) == len(writes):
-            break
-    return _histories(channels, writes, seeds)
+    `distance` is how many ancestors that most likely takes.
+    """
+    while channels:
+        writes: dict[str, list[Any]] = {channel: [] for channel in channels}
+        seeds: dict[str, Ancestor] = {}
+        async for ancestor, valued in reader.ancestors(document, checkpoint_id, channels, distance):
+            missing = writes.keys() - seeds.keys()
+            for write in reversed(reader.pending(ancestor.writes, missing)) if ancestor.writes else ():
+                writes[write[1]].append(write)
+            if not missing.isdisjoint(valued):
+                seeds |= dict.fromkeys(missing & valued, ancestor)
+                if len(seeds) == len(writes):
+                    break
+        values = await reader.values(document, seeds)
+        if values is not None:
+            return _histories(channels, writes, values)
+    return {}
 
 
 def _histories(
@@ -298,24 +357,34 @@ def _histories(
 
 async def delta_ancestors(reader: Reader, entry: Entry, entries: Collection[Entry]) -> set[str]:
     """The ids of the ancestors without which a checkpoint's delta channels would be lost."""
-    deltas = {channel for known in entries for channel in _counted(reader.metadata_of(known))}
+    deltas = {channel for known in entries for channel in counted(reader.metadata_of(known))}
     found = await reader.many([entry]) if deltas else []
     if not found:
         return set()
-    decoder = reader.decoder()
-    checkpoint = checkpoint_of(found[0].version, reader.codec, decoder, deltas)
-    missing = (deltas & checkpoint["channel_versions"].keys()) - checkpoint[VALUES].keys()
+    versions = checkpoint_of(found[0].version, reader.codec, reader.decoder(), ())["channel_versions"]
+    missing = (deltas & versions.keys()) - valued_channels(found[0].version)
     spared: set[str] = set()
     if not missing:
         return spared
-    async for version, _ in Ancestors(reader, entry).read():
-        spared.add(version.checkpoint_id)
-        missing -= checkpoint_of(version, reader.codec, decoder, missing)[VALUES].keys()
+    document = reader.store.encoded_document(entry.thread_id, entry.namespace)
+    async for ancestor, valued in reader.ancestors(document, entry.checkpoint_id, ()):
+        spared.add(ancestor.checkpoint_id)
+        missing -= valued
         if not missing:
             break
     return spared
 
 
-def _counted(metadata: Mapping[str, Any]) -> Collection[str]:
+def counted(metadata: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The delta channels that a checkpoint does not contain, and how often each was written to since its snapshot, in
+    how many steps."""
     counters = metadata.get(COUNTERS)
-    return counters.keys() if isinstance(counters, Mapping) else ()
+    return counters if isinstance(counters, Mapping) else {}
+
+
+def distance_of(metadata: Mapping[str, Any]) -> int | None:
+    """How many ancestors of a checkpoint there are at most up to the snapshots of its delta channels; None if it does
+    not say so."""
+    steps = [max(counts) for counts in counted(metadata).values() if isinstance(counts, list | tuple) and counts]
+    known = [step for step in steps if isinstance(step, int)]
+    return max(known, default=None)

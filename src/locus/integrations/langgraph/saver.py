@@ -36,6 +36,7 @@ from locus.integrations.langgraph.read import (
     channel_history,
     config_of,
     delta_ancestors,
+    distance_of,
     stored_path,
     stored_value,
 )
@@ -105,14 +106,15 @@ class LocusSaver(BothWaysStoreUser, BaseCheckpointSaver[Any]):
         key, checkpoint_id = (thread_id, stored_namespace(namespace)), _checkpoint_id(config)
         if checkpoint_id is None:
             await self._touch(thread_id, namespace)
-        found = await self._reader.one(*key, checkpoint_id)
-        if found is None and checkpoint_id is not None and self._moving is not None:
+        stored = await self._reader.one(*key, checkpoint_id)
+        if stored is None and checkpoint_id is not None and self._moving is not None:
             await self._touch(thread_id, namespace)
-            found = await self._reader.one(*key, checkpoint_id)
-        if found is None:
+            stored = await self._reader.one(*key, checkpoint_id)
+        if stored is None:
             return None
-        loaded = self._reader.tuple_of(found)
-        self._cache.load(key, found.version, loaded_lists(found.version, loaded.checkpoint))
+        loaded = self._reader.tuple_of(stored)
+        self._cache.load(key, stored.version, loaded_lists(stored.version, loaded.checkpoint))
+        self._cache.note_distance(key, stored.version.checkpoint_id, distance_of(loaded.metadata))
         return loaded
 
     async def alist(
@@ -265,13 +267,18 @@ class LocusSaver(BothWaysStoreUser, BaseCheckpointSaver[Any]):
     async def aget_delta_channel_history(
         self, *, config: RunnableConfig, channels: Sequence[str]
     ) -> Mapping[str, DeltaChannelHistory]:
-        """What was written to delta channels on the way to a checkpoint, and the values that they started from."""
+        """The writes to delta channels on the way to a checkpoint, and the values that they started from."""
         thread_id, namespace = _thread_and_namespace(config)
         await self._touch(thread_id, namespace)
-        entry = await self._store.entry(thread_id, stored_namespace(namespace), _checkpoint_id(config))
-        if entry is None:
-            return {channel: {"writes": []} for channel in channels}
-        return await channel_history(self._reader, entry, channels)
+        checkpoint_id, stored = _checkpoint_id(config), stored_namespace(namespace)
+        if checkpoint_id is None:
+            entry = await self._store.entry(thread_id, stored)
+            if entry is None:
+                return {channel: {"writes": []} for channel in channels}
+            checkpoint_id = entry.checkpoint_id
+        document = self._store.encoded_document(thread_id, stored)
+        distance = self._cache.distance((thread_id, stored), checkpoint_id)
+        return await channel_history(self._reader, document, checkpoint_id, channels, distance)
 
     def get_next_version(self, current: Version | None, channel: None) -> Version:
         """Versions are numbers. A thread of another saver may have texts, `"0…07.0123"`, and continues with those."""
@@ -308,7 +315,7 @@ class LocusSaver(BothWaysStoreUser, BaseCheckpointSaver[Any]):
             self._asked.popitem(last=False)
 
     async def _touch_listed(self, config: RunnableConfig | None) -> None:
-        """Bring over what is to be listed: a thread, or all of them."""
+        """Bring over the threads of a listing: one, or all of them."""
         named = (config or {}).get("configurable", {})
         if self._moving is not None and named.get("thread_id") is None:
             await self.abring_over()
@@ -326,7 +333,7 @@ class LocusSaver(BothWaysStoreUser, BaseCheckpointSaver[Any]):
         return sum([await self._moving.whole(thread_id) for thread_id in chosen])
 
     async def loaded(self, thread_id: str, namespace: str, checkpoint_id: str) -> CheckpointTuple | None:
-        """A checkpoint that is here. The namespace is named as it is stored."""
+        """A checkpoint of this store. The namespace is the stored one."""
         found = await self._reader.one(thread_id, namespace, checkpoint_id)
         return None if found is None else self._reader.tuple_of(found)
 
@@ -374,12 +381,13 @@ class LocusSaver(BothWaysStoreUser, BaseCheckpointSaver[Any]):
 
     def _run(self, work: Coroutine[Any, Any, T]) -> T:
         """Run a method that may need the fallback."""
-        if self._moving is not None:
-            try:
-                self._moving.fallback.check_blocking_call()
-            except ConfigurationError:
-                work.close()
-                raise
+        if self._moving is None:
+            return super()._run(work)
+        try:
+            self._moving.fallback.check_blocking_call()
+        except ConfigurationError:
+            work.close()
+            raise
         return run(work)
 
     def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:

@@ -55,7 +55,7 @@ class DeclaredClasses:
         self._last: ref[Any] | None = None
 
     def of_another(self, graph: Any) -> list[type] | None:
-        """The classes of a graph; None if it is the one that was given the last time."""
+        """The classes of a graph; None if it is the same graph as the last time."""
         source = getattr(graph, "builder", graph)
         size = (len(source.nodes), len(source.channels))
         known = self._known.get(source)
@@ -87,7 +87,7 @@ def _schemas(graph: Any) -> Iterator[Any]:
 
 
 def _signature(node: Any) -> Iterable[Any]:
-    """The types of a function that is a graph (`@entrypoint`). Its channels have them too, but maybe only by name."""
+    """The types in the signature of a graph that is a function (`@entrypoint`)."""
     function = getattr(node, "func", None) or getattr(node, "afunc", None)
     return _hints(function).values() if isinstance(function, FunctionType) else ()
 
@@ -97,14 +97,14 @@ def schema_classes(schemas: Iterable[Any]) -> Iterator[type]:
     waiting, seen = list(schemas), set[int]()
     kept: list[Any] = []  # else the id of a type that is gone could be that of another
     while waiting:
-        found = waiting.pop()
-        if id(found) in seen:
+        kind = waiting.pop()
+        if id(kind) in seen:
             continue
-        seen.add(id(found))
-        kept.append(found)
-        if is_data(found):
-            yield found
-        waiting += _parts(found)
+        seen.add(id(kind))
+        kept.append(kind)
+        if is_data(kind):
+            yield kind
+        waiting += _parts(kind)
 
 
 def is_data(kind: Any) -> bool:
@@ -115,21 +115,21 @@ def is_data(kind: Any) -> bool:
     return issubclass(kind, BaseModel | Enum) or dataclasses.is_dataclass(kind) or named_tuple
 
 
-def _parts(found: Any) -> Iterable[Any]:
-    """The types that a type is made of: members of a union, parameters, fields."""
-    if isinstance(found, type) and issubclass(found, BaseModel):
-        return [info.annotation for info in found.model_fields.values()]
-    if is_typeddict(found) or is_data(found):
-        return _hints(found).values()
-    if hasattr(found, "__supertype__"):  # a NewType
-        return [found.__supertype__]
-    if hasattr(found, "__value__"):  # what a `type` statement makes
-        return [found.__value__]
-    return [get_origin(found), *get_args(found)]
+def _parts(kind: Any) -> Iterable[Any]:
+    """The parts of a type: members of a union, type parameters, fields."""
+    if isinstance(kind, type) and issubclass(kind, BaseModel):
+        return [info.annotation for info in kind.model_fields.values()]
+    if is_typeddict(kind) or is_data(kind):
+        return _hints(kind).values()
+    if hasattr(kind, "__supertype__"):  # a NewType
+        return [kind.__supertype__]
+    if hasattr(kind, "__value__"):  # what a `type` statement makes
+        return [kind.__value__]
+    return [get_origin(kind), *get_args(kind)]
 
 
 def _hints(kind: Any) -> dict[str, Any]:
-    """The types of fields. Names that cannot be found are left out, as if they were not declared."""
+    """The types of a class's fields. A name that cannot be resolved is left out."""
     try:
         return get_type_hints(kind, include_extras=True)
     except (NameError, TypeError, AttributeError):
@@ -146,7 +146,7 @@ def named_classes(names: Collection[tuple[str, ...]]) -> Iterator[type]:
 
 
 def listed_classes(allowed: Iterable[Any]) -> Iterator[Any]:
-    """What a user lists: classes, and schemas and graphs, which stand for all classes that they declare.
+    """The classes that a user allows: listed one by one, or declared by a listed schema or graph.
 
     Mappings among them are those of `stored_names`.
     """
@@ -162,7 +162,7 @@ def listed_classes(allowed: Iterable[Any]) -> Iterator[Any]:
 
 
 def stored_names(allowed: Iterable[Any]) -> dict[str, Any]:
-    """What a user maps: the names under which instances of classes are stored, and the classes."""
+    """The stored names that a user has mapped to classes, each with its class."""
     if isinstance(allowed, Mapping):
         return dict(allowed)
     return {name: kind for one in allowed if isinstance(one, Mapping) for name, kind in one.items()}

@@ -17,16 +17,16 @@ from zoneinfo import ZoneInfo
 
 from locus.errors import CorruptCheckpointError
 from locus.integrations.langgraph.codec import (
-    Read,
+    ReadValue,
     RefusedError,
     TypedCodec,
-    Write,
+    WriteValue,
     bytes_text,
     text_bytes,
     text_of,
 )
 
-Kind = tuple[str, Iterable[type], Write, Read]
+Kind = tuple[str, Iterable[type], WriteValue, ReadValue]
 
 _FACTORIES: Mapping[str, type] = {kind.__name__: kind for kind in (bool, dict, float, int, list, set, str, tuple)}
 MOST_EXPONENT = 6_144
@@ -89,7 +89,7 @@ def _fraction_text(value: Fraction) -> str:
 
 
 def _read_fraction(text: str) -> Fraction:
-    """`Fraction` itself would also take an exponent, and work out the power."""
+    """Read a fraction. `Fraction` itself would accept an exponent, and compute a huge power."""
     numerator, slash, denominator = text.partition("/")
     return Fraction(int(numerator), int(denominator) if slash else 1)
 
@@ -178,7 +178,7 @@ def _times(codec: TypedCodec) -> Iterator[Kind]:
             written["fold"] = 1
         return written
 
-    def reading(kind: type[datetime.datetime] | type[datetime.time]) -> Read:
+    def reading(kind: type[datetime.datetime] | type[datetime.time]) -> ReadValue:
         def read(stored: Mapping[str, Any]) -> datetime.datetime | datetime.time:
             value = kind.fromisoformat(stored["value"]).replace(fold=stored.get("fold", 0))
             return value.replace(tzinfo=codec.read(stored["zone"])) if "zone" in stored else value
@@ -203,7 +203,7 @@ def _read_delta(parts: Any) -> datetime.timedelta:
 
 
 def _own_name(zone: datetime.timezone) -> str | None:
-    """The name of a fixed offset, if it was given one."""
+    """The name of a time zone with a fixed offset, if it was given one."""
     name = zone.tzname(None)
     return None if name == datetime.timezone(zone.utcoffset(None)).tzname(None) else name
 
@@ -247,12 +247,12 @@ def _containers(codec: TypedCodec) -> Iterator[Kind]:
     )
 
 
-def _pairs_reader(codec: TypedCodec, kind: Callable[[Any], Any]) -> Read:
+def _pairs_reader(codec: TypedCodec, kind: Callable[[Any], Any]) -> ReadValue:
     return lambda stored: kind(dict(codec.read_pairs(stored)))
 
 
 def factory_name(value: defaultdict[Any, Any]) -> str | None:
-    """The name that the factory of a defaultdict is kept by."""
+    """The stored name of a defaultdict's factory."""
     factory = value.default_factory
     if factory is None:
         return None

@@ -29,7 +29,6 @@ from locus.errors import ConfigurationError, SerializationError
 from locus.memory import item_table
 from locus.memory.item_table import Put, Search, checked_key, namespace_of
 from locus.threads import BothWaysStoreUser
-from locus.threads.blocking import run
 from locus.threads.json import decode, encode
 from locus.threads.limits import checked_limit, checked_seconds
 
@@ -65,14 +64,14 @@ class LocusStore(BothWaysStoreUser, BaseStore):
         return results
 
     def batch(self, ops: Iterable[Op]) -> list[Result]:
-        return run(self.abatch(ops))
+        return self._run(self.abatch(ops))
 
     async def asweep_ttl(self) -> int:
         """Delete expired items, and return how many."""
         return await self._table.sweep(_now())
 
     def sweep_ttl(self) -> int:
-        return run(self.asweep_ttl())
+        return self._run(self.asweep_ttl())
 
     def ddl(self) -> str:
         """The statements that create the table, for a database administrator."""

@@ -17,7 +17,7 @@ __all__ = ["Checkpoint", "CheckpointMetadata", "InMemoryCheckpointer"]
 
 @dataclass
 class CheckpointMetadata:
-    """Where a checkpoint comes from: the session, its run, and the node that has just run.
+    """The origin of a checkpoint: the session, its run, and the node that has just run.
 
     `step` counts within the run. `updated_fields` are the keys of the state that the node changed. `attempt` is the
     attempt that succeeded, and `dispatch_id` is the fan-out, for the checkpoint of a whole fan-out.
@@ -43,7 +43,7 @@ class Checkpoint:
     state: dict[str, Any]
 
     def to_dict(self) -> dict[str, Any]:
-        """As one flat dict, with the time as text."""
+        """This checkpoint as one flat dict, with the time as text."""
         return {**vars(self.metadata), "created_at": self.metadata.created_at.isoformat(), "state": self.state}
 
     @classmethod

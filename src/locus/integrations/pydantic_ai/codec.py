@@ -23,12 +23,12 @@ _MESSAGE = "message"
 
 @cache
 def _records() -> TypeAdapter[ConversationRecord]:
-    """Made when it is first used: that takes longer than the rest of the import."""
+    """The adapter for records, made when it is first used, because that takes some time."""
     return TypeAdapter(ConversationRecord)
 
 
 def record_json(record: ConversationRecord) -> dict[str, Any]:
-    """A record without its id, which is that of the thread: a thread that is copied is another conversation.
+    """A record as JSON, without its id: the id is that of its thread.
 
     Every checkpoint has one, so what is None is left out, and so is what nothing was used of.
     """
@@ -55,7 +55,7 @@ def record_from(conversation_id: str, value: Any) -> ConversationRecord:
 
 
 def items_from(entries: Sequence[ConversationEntry]) -> list[Item]:
-    """Entries as they are stored. Their ids are data of the caller's."""
+    """Entries as stored items. The ids in them come from callers, and are data."""
     try:
         messages = ModelMessagesTypeAdapter.dump_python([entry.message for entry in entries], mode="json")
     except PydanticSerializationError as error:
@@ -74,7 +74,7 @@ def items_from(entries: Sequence[ConversationEntry]) -> list[Item]:
 
 
 def entries_from(conversation_id: str, items: Sequence[Item]) -> list[ConversationEntry]:
-    """Entries of stored items that `checked_items` has seen."""
+    """The entries of stored items, which `checked_items` has checked."""
     if any(item.get("kind", _MESSAGE) != _MESSAGE for item in items):
         raise unreadable(conversation_id)
     try:
@@ -88,7 +88,7 @@ def entries_from(conversation_id: str, items: Sequence[Item]) -> list[Conversati
 
 
 def checked_items(conversation_id: str, found: Any) -> list[Item]:
-    """Stored items, if that is what they are."""
+    """Check that what was read is a list of stored items."""
     if not isinstance(found, list) or not all(map(_is_item, found)):
         raise unreadable(conversation_id)
     return found
@@ -101,7 +101,7 @@ def _is_item(value: Any) -> bool:
 
 
 def unreadable(conversation_id: str) -> CorruptCheckpointError:
-    """The error for an entry that is not what it should be, without its content."""
+    """The error for an entry that cannot be read. It does not show the content."""
     return CorruptCheckpointError(
         f"an entry of {shown_thread(conversation_id)} cannot be read: it is damaged, something else uses this "
         "namespace of the thread, or a newer version of Pydantic AI wrote it"

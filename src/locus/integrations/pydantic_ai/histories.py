@@ -1,4 +1,4 @@
-"""What a write makes of the history of a conversation. Pure functions over stored items.
+"""Computes the new history of a conversation for a write. Pure functions over stored items.
 
 Entries are a tree: each points at the one before it. The line from the first entry to the record's head is the history,
 and is stored as a list, so that its end can be read without the rest. Whatever else the conversation has written is
@@ -16,7 +16,7 @@ from locus.integrations.pydantic_ai.codec import Item
 
 @dataclass(frozen=True)
 class NewLine:
-    """What a write adds to the line that ends with the entry `after`; None: to no line."""
+    """The new entries of a write that continue a line, which ends with the entry `after` (None: an empty line)."""
 
     after: str | None
     items: list[Item]
@@ -26,7 +26,7 @@ class NewLine:
 
 @dataclass(frozen=True)
 class HistoryChange:
-    """The first `kept` items of the stored history, then `added`; and what is put to the entries kept aside."""
+    """A new history: the first `kept` items of the stored one, then `added`. `left` is added to the entries aside."""
 
     kept: int
     added: list[Item]
@@ -36,7 +36,7 @@ class HistoryChange:
 
 
 def line_to(entry_id: str | None, *lists: Sequence[Item]) -> list[Item] | None:
-    """The entries from the first one to this one, in order; None if one of them is in none of these lists."""
+    """The line of entries from the first one to this one; None if an entry is in none of these lists."""
     known: dict[str, Item] = {}
     for items in lists:
         for item in items:
@@ -53,7 +53,7 @@ def line_to(entry_id: str | None, *lists: Sequence[Item]) -> list[Item] | None:
 
 
 def new_line(head_id: str | None, new: Sequence[Item]) -> NewLine:
-    """What of the new entries is on the line to the head, and where this line begins."""
+    """Of the new entries, those on the line to the head, and the stored entry that they follow."""
     known = {item["id"]: item for item in new}
     line: list[Item] = []
     after = head_id
@@ -66,12 +66,12 @@ def new_line(head_id: str | None, new: Sequence[Item]) -> NewLine:
 
 
 def continued(count: int, new: NewLine) -> HistoryChange:
-    """The line goes on where the stored history of so many items ends."""
+    """The change that appends new entries to a stored history of `count` items."""
     return HistoryChange(count, new.items, new.aside, ids_of((*new.items, *new.aside)))
 
 
 def moved(base: Sequence[Item], new: NewLine, items: Sequence[Item], left: Sequence[Item]) -> HistoryChange:
-    """The line goes on behind `base`, which is another one than the stored history `items`."""
+    """The change that continues the line `base`, which is not the stored history `items`."""
     same = takewhile(lambda pair: pair[0]["id"] == pair[1]["id"], zip(base, items, strict=False))
     kept = sum(1 for _ in same)
     added = [*base[kept:], *new.items]

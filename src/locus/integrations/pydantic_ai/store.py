@@ -98,7 +98,7 @@ class ConversationStoreClosedError(LocusError, RuntimeError):
 
 @dataclass(frozen=True, slots=True)
 class _Latest:
-    """A checkpoint of a conversation without its messages."""
+    """A checkpoint of a conversation, read without its messages."""
 
     version: Version
     record: Any
@@ -152,24 +152,24 @@ class LocusConversationStore(AsyncStoreUser, ConversationStore):
     async def read_records(self, *, scope: str | None = None, limit: int | None = None) -> Sequence[ConversationRecord]:
         self._check_open()
         most = checked_limit(limit, UNLIMITED)
-        found: list[ConversationRecord] = []
+        records: list[ConversationRecord] = []
         damaged: list[CorruptCheckpointError] = []
         newest = self._newest_in(scope, most) if scope is not None else self._newest(most, damaged)
         async with aclosing(newest) as pages:
             async for conversation_ids in pages:
                 for some in _portions(conversation_ids, AT_ONCE):
-                    found += [
+                    records += [
                         record
                         for record in await self._records(some, damaged)
                         if scope is None or record.scope == scope
                     ]
-                    if len(found) >= most:
+                    if len(records) >= most:
                         break
-                if len(found) >= most:
+                if len(records) >= most:
                     break
         warn_of_damage(damaged)
-        found.sort(key=_updated_at, reverse=True)
-        return found[:most]
+        records.sort(key=_updated_at, reverse=True)
+        return records[:most]
 
     async def write_record(
         self,
@@ -230,7 +230,7 @@ class LocusConversationStore(AsyncStoreUser, ConversationStore):
         raise _no_entry()
 
     async def read_history(self, head_id: str | None, *, limit: int | None = None) -> list[ConversationEntry]:
-        """The entries from the first one up to `head_id`, in order, or only the last `limit` of them.
+        """The entries up to `head_id`, in order, or only the last `limit` of them.
 
         With a limit, the last entries of a conversation are read without the rest.
         """
@@ -245,7 +245,7 @@ class LocusConversationStore(AsyncStoreUser, ConversationStore):
     async def history(
         self, conversation_id: str, limit: int | None = 10, before: str | None = None, *, scope: str | None = None
     ) -> list[ConversationPoint]:
-        """The points that a conversation can be read at, forked from or taken back to, newest first, without messages.
+        """The points of a conversation that can be read, forked or returned to, newest first, without messages.
 
         Every save, branch and rewind is one. The list goes on `before` one of them.
         """
@@ -278,7 +278,7 @@ class LocusConversationStore(AsyncStoreUser, ConversationStore):
         scope: str | None = None,
         source_scope: str | None = None,
     ) -> Conversation:
-        """A new conversation that goes on from a point in the history of another, with the usage that it had then.
+        """A new conversation that continues another from an earlier point, with the usage up to then.
 
         Raises `ConversationConflict` if the new id is in use.
         """
@@ -303,7 +303,7 @@ class LocusConversationStore(AsyncStoreUser, ConversationStore):
         expected_revision: str | None = None,
         scope: str | None = None,
     ) -> Conversation:
-        """Go on from an earlier point, with the deferred requests of then. What came after it stays, and was spent.
+        """Continue from an earlier point, with its deferred requests. Later entries stay, and their usage counts.
 
         The history that it leaves is one of the record's `branches`. With `expected_revision`, a turn that someone else
         has saved since is not undone: then `ConversationConflict` is raised.
@@ -352,7 +352,7 @@ class LocusConversationStore(AsyncStoreUser, ConversationStore):
         return latest
 
     def _record(self, conversation_id: str, latest: _Latest) -> ConversationRecord:
-        """The record of a checkpoint. The entries that it names will be asked for, and this is where they are."""
+        """The record of a checkpoint. Remembers where its entries are, since they will be asked for next."""
         record = record_from(conversation_id, latest.record)
         _bound(self._heads, _MOST_HEADS)
         for tip in record.branches[-_MOST_SEEN:]:
@@ -370,7 +370,7 @@ class LocusConversationStore(AsyncStoreUser, ConversationStore):
         return self._record(conversation_id, latest)
 
     async def _in_scope(self, conversation_id: str, scope: str | None) -> ConversationRecord | None:
-        """The record, if there is one that may be seen by a caller who names this scope."""
+        """The record of a conversation; None if it does not exist, or belongs to another scope."""
         record = await self.read_record(conversation_id)
         return record if record is None or scope is None or record.scope == scope else None
 
@@ -381,7 +381,7 @@ class LocusConversationStore(AsyncStoreUser, ConversationStore):
         return loaded
 
     async def _change(self, record: ConversationRecord, new: Sequence[Item], latest: _Latest | None) -> HistoryChange:
-        """What a write makes of the history that is stored."""
+        """The change of the stored history that a write makes."""
         line = new_line(record.head_id, new)
         if line.after == (latest.head_id if latest else None):
             return continued(latest.messages if latest else 0, line)
@@ -395,7 +395,7 @@ class LocusConversationStore(AsyncStoreUser, ConversationStore):
         return moved(base, line, items, left)
 
     async def _all_items(self, conversation_id: str, latest: _Latest | None) -> tuple[list[Item], list[Item]]:
-        """The history and what was left, of one checkpoint."""
+        """All entries of one checkpoint: those of the history, and those kept aside."""
         if latest is None or not latest.messages + latest.left:
             return [], []
         return await self._lists(conversation_id, latest.checkpoint_id) or ([], [])
@@ -423,7 +423,7 @@ class LocusConversationStore(AsyncStoreUser, ConversationStore):
         )
 
     async def _index_before(self, conversation_id: str, change: HistoryChange) -> None:
-        """Write the index of a write that brings very many entries."""
+        """Save index entries for a write that brings very many entries."""
         places = {item["id"]: change.kept + number for number, item in enumerate(change.added)}
         index = self._store.document(conversation_id, self._index)
         for start in range(0, len(change.indexed), INDEXED):
@@ -443,7 +443,7 @@ class LocusConversationStore(AsyncStoreUser, ConversationStore):
                 await store.delete_entries(conversation_id, namespace, doomed)
 
     async def _line_to(self, entry_id: str, limit: int | None, likely: str | None) -> tuple[str, list[Item]] | None:
-        """The line to an entry, or its end, and a conversation that has it; None if none has."""
+        """The line to an entry, or its end, and the conversation that has it; None if none has."""
         known = self._heads.get(entry_id)
         places = [known] if known is not None else []
         if likely is not None:
@@ -461,7 +461,7 @@ class LocusConversationStore(AsyncStoreUser, ConversationStore):
     async def _line_in(
         self, conversation_id: str, checkpoint_id: str | None, entry_id: str, limit: int | None
     ) -> list[Item] | None:
-        """The same in one conversation. Most often it ends with the entry, and then only its end is read."""
+        """The line to an entry in one conversation, or its end; None if the conversation does not have the entry."""
         if limit is not None:
             page = await self._document(conversation_id).items(_ITEMS, -limit, limit, checkpoint_id=checkpoint_id)
             items = [] if page is None else checked_items(conversation_id, page.items)
@@ -476,7 +476,7 @@ class LocusConversationStore(AsyncStoreUser, ConversationStore):
         return line if line is None or limit is None else line[-limit:]
 
     async def _lists(self, conversation_id: str, checkpoint_id: str | None) -> tuple[list[Item], list[Item]] | None:
-        """All entries of a checkpoint. What this handle holds of them is not read again."""
+        """The history and the entries aside of a checkpoint. Items that this handle holds are not read again."""
         version = await self._document(conversation_id).read(checkpoint_id)
         if version is None:
             return None
@@ -484,28 +484,28 @@ class LocusConversationStore(AsyncStoreUser, ConversationStore):
         return items, left
 
     async def _hits(self, entry_id: str) -> list[Entry]:
-        """Checkpoints whose index names an entry, newest first."""
+        """The checkpoints whose index names an entry, newest first."""
         found = await self._store.find(f"{_ENTRY}{entry_id}", None, _HITS)
         return [hit for hit in found if hit.namespace in (self._namespace, self._index)]
 
     async def _brought_by(self, hit: Entry) -> list[Item]:
-        """The entries that the index of a checkpoint names, and perhaps more; none if they are not there any more."""
+        """The entries that a checkpoint's index names, perhaps with others; none if they are gone."""
         conversation_id, metadata = hit.thread_id, metadata_of(hit)
         count = max(1, sum(map(_is_entry_key, metadata)))
         latest = await self._store.entry(conversation_id, self._namespace)
         if latest is None or _is_deletion(latest):
             return []
         document = self._document(conversation_id)
-        found: Sequence[Any]
+        stored: Sequence[Any]
         if hit.namespace == self._index:
             first = metadata.get(_FIRST)
             start = first if isinstance(first, int) and 0 <= first <= MOST else 0
             page = await document.items(_ITEMS, start, count, checkpoint_id=latest.checkpoint_id)
-            found = [] if page is None else page.items
+            stored = [] if page is None else page.items
         else:
             version = await document.read(hit.checkpoint_id, newest=count)
-            found = [] if version is None else [item for items in version.lists.values() for item in items]
-        items = checked_items(conversation_id, found)
+            stored = [] if version is None else [item for items in version.lists.values() for item in items]
+        items = checked_items(conversation_id, stored)
         if {f"{_ENTRY}{item['id']}" for item in items}.issuperset(name for name in metadata if _is_entry_key(name)):
             return items
         # The conversation has moved to another branch since, or the checkpoint was removed in this moment.
@@ -515,36 +515,36 @@ class LocusConversationStore(AsyncStoreUser, ConversationStore):
     async def _records(
         self, conversation_ids: Sequence[str], damaged: list[CorruptCheckpointError]
     ) -> list[ConversationRecord]:
-        """The records of some conversations. Those that cannot be read are left out, and told of."""
+        """The records of some conversations. Damaged ones are left out, and added to `damaged`."""
         found = await readable(self.read_record, conversation_ids, damaged)
         return [record for _, record in found if record is not None]
 
     async def _newest(self, most: int, damaged: list[CorruptCheckpointError]) -> AsyncGenerator[list[str]]:
-        """All conversations by pages, the one that was written to last first."""
+        """All conversations page by page, the last written one first."""
         cursor: str | None = None
         waiting: list[Entry] = []
         while True:
-            found = await self._store.newest_threads(max(most, AT_ONCE), cursor)
-            for some in _portions(found.entries, AT_ONCE):
+            page = await self._store.newest_threads(max(most, AT_ONCE), cursor)
+            for some in _portions(page.entries, AT_ONCE):
                 entries = await readable(self._newest_here, some, damaged)
                 waiting += [entry for _, entry in entries if entry is not None and not _is_deletion(entry)]
                 # A thread may have something newer in another namespace: then its turn comes later.
                 reached = some[-1].created_at
                 yield _in_order(entry for entry in waiting if entry.created_at >= reached)
                 waiting = [entry for entry in waiting if entry.created_at < reached]
-            cursor = found.next
+            cursor = page.next
             if cursor is None:
                 break
         yield _in_order(waiting)
 
     async def _newest_here(self, entry: Entry) -> Entry | None:
-        """The newest checkpoint of a thread in this namespace: the thread may have others."""
+        """The newest checkpoint of a thread in this store's namespace."""
         if entry.namespace == self._namespace:
             return entry
         return await self._store.entry(entry.thread_id, self._namespace)
 
     async def _newest_in(self, scope: str, most: int) -> AsyncGenerator[list[str]]:
-        """The same for one scope, which every checkpoint of a conversation names."""
+        """The conversations of one scope, the last written one first."""
         told: set[str] = set()
         size = min(4 * most + 64, UNLIMITED)
         while True:

@@ -1,4 +1,4 @@
-"""A session of Strands as one payload, of which a change needs everything but the messages.
+"""A session of Strands as a document: small fields, and a list of messages for each agent.
 
     {"who": [{"session": {…}, "agents": {"default": {…}}, "multi_agents": {"graph": {…}}}],
      "ids": {"default": [0, 12, 20, 3]},
@@ -80,7 +80,7 @@ class StoredSession:
         return None if self.version is None else self.version.checkpoint_id
 
     def ids_of(self, agent_id: str) -> Sequence[int]:
-        """Which ids the messages of an agent have, in pairs of a first id and a count."""
+        """The ids of an agent's messages, as pairs of a first id and a count."""
         count = self.counts.get(list_name(agent_id), 0)
         return self.ids.get(agent_id) or ([0, count] if count else [])
 
@@ -98,12 +98,12 @@ class StoredSession:
         return replace(self, who=[{**self.who[0], "multi_agents": {**self.multi_agents, multi_agent_id: state}}])
 
     def fields(self) -> dict[str, Any]:
-        """What is stored beside the messages. It is frozen, so that the next save recognises it if it is the same."""
+        """The fields beside the messages, frozen, so that the next save recognises unchanged ones."""
         who = self.who if isinstance(self.who, FrozenList) else freeze(self.who)
         return {WHO: who, IDS: self.ids} if self.ids else {WHO: who}
 
     def change(self, name: str, lists: Mapping[str, Kept]) -> Change:
-        """The change that leaves the session like this, and some of its lists like these."""
+        """The change of the document that stores this session, with some of its lists."""
         every = {one: lists.get(one) or Kept(count) for one, count in self.counts.items()}
         return Change(self.fields(), {**every, **lists}, metadata_of(name), after=self.version)
 
@@ -111,12 +111,12 @@ class StoredSession:
 def new_session(
     session: Mapping[str, Any], agents: Mapping[str, Any] = EMPTY, multi_agents: Mapping[str, Any] = EMPTY
 ) -> StoredSession:
-    """A session that is not stored yet."""
+    """Make a session that is not stored yet."""
     return StoredSession([{"session": session, "agents": agents, "multi_agents": multi_agents}], {}, {})
 
 
 def stored_session(version: Version) -> StoredSession:
-    """The session that a version of a document is."""
+    """The session in a version of a document."""
     fields, counts = version.fields, version.counts
     who: Any = fields.get(WHO)
     ids: Any = fields.get(IDS, {})
@@ -134,7 +134,7 @@ def stored_session(version: Version) -> StoredSession:
 
 
 def _fit(ids: Any, agents: Any, counts: Mapping[str, int]) -> bool:
-    """Whether every agent has a list, and the ids of as many messages as it has: positions are worked out from them."""
+    """Whether each agent has a list with as many messages as it has ids."""
     if not ids.keys() <= agents.keys() or not all(list_name(agent_id) in counts for agent_id in agents):
         return False
     return all(
@@ -151,25 +151,25 @@ def metadata_of(change: str) -> dict[str, Any]:
 
 
 def change_of(metadata: Mapping[str, Any]) -> str:
-    """What the change was that made a checkpoint of a session."""
+    """The name of the change that made a checkpoint of a session."""
     return str(metadata.get(CHANGE, MESSAGE))
 
 
 def stored_message(message: Mapping[str, Any], place: int) -> dict[str, Any]:
-    """A message as it is stored at a place of its list."""
+    """A message in stored form, for a place of its list."""
     usual = {_ID: place, _REDACTED: None}
     return {name: value for name, value in message.items() if name not in usual or value != usual[name]}
 
 
 def message_at(item: Any, place: int) -> dict[str, Any]:
-    """The message that is stored at a place of its list."""
+    """The message that was stored at a place of its list."""
     if not isinstance(item, dict):
         raise CorruptCheckpointError("a stored message of Strands is no object")
     return {_ID: place, _REDACTED: None, **item}
 
 
 def position_of(ids: Sequence[int], message_id: int) -> int | None:
-    """Where a message stands in its list; None if no message has the id."""
+    """The position of a message in its list; None if no message has this id."""
     at = 0
     for first, count in _pairs(ids):
         if first <= message_id < first + count:
@@ -179,7 +179,7 @@ def position_of(ids: Sequence[int], message_id: int) -> int | None:
 
 
 def with_id(ids: Sequence[int], message_id: int) -> tuple[int, list[int]]:
-    """Where a new message belongs in its list, and the ids with its own."""
+    """The position for a new message in its list, and the ids including its own."""
     pairs = [list(pair) for pair in _pairs(ids)]
     index = bisect_right(pairs, message_id, key=lambda pair: pair[0])
     at = sum(count for _, count in pairs[:index])

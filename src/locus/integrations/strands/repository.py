@@ -41,7 +41,6 @@ from locus.threads import (
     readable,
     session_ids,
 )
-from locus.threads.blocking import run
 from locus.threads.json import canonical
 from locus.threads.limits import MOST
 
@@ -119,7 +118,7 @@ class LocusSessionRepository(BlockingStoreUser, SessionRepository):
         return SessionAgent.from_dict(dict(known.agents[agent_id]))
 
     def update_agent(self, session_id: str, session_agent: SessionAgent, **kwargs: Any) -> None:
-        """Keep another state of an agent."""
+        """Replace the state of an agent."""
 
         async def updated(known: StoredSession | None) -> _Changed:
             session, agent_id = _with_known(known, session_id, session_agent.agent_id), session_agent.agent_id
@@ -129,7 +128,7 @@ class LocusSessionRepository(BlockingStoreUser, SessionRepository):
         self._change(session_id, "state", updated)
 
     def create_message(self, session_id: str, agent_id: str, session_message: SessionMessage, **kwargs: Any) -> None:
-        """Add a message to an agent. An id that another message has is refused; the same message again is done already.
+        """Add a message to an agent. An id in use is refused, unless the message is the same: then nothing is done.
 
         The same message under a new id is another one, as for Strands: an agent may say the same thing twice.
         """
@@ -170,11 +169,11 @@ class LocusSessionRepository(BlockingStoreUser, SessionRepository):
             (item,) = await self._messages(session_id, session, agent_id, at, 1)
             return message_at(item, at)
 
-        data = run(work())
+        data = self._run(work())
         return None if data is None else SessionMessage.from_dict(data)
 
     def update_message(self, session_id: str, agent_id: str, session_message: SessionMessage, **kwargs: Any) -> None:
-        """Put a message in the place of the one with its id. Earlier points in the history keep that one."""
+        """Replace the message with this id. Earlier points in the history keep the old one."""
         number = _checked_id(session_message.message_id)
 
         async def updated(known: StoredSession | None) -> _Changed:
@@ -202,7 +201,7 @@ class LocusSessionRepository(BlockingStoreUser, SessionRepository):
 
         A negative offset counts from the end: `offset=-20` gives the newest 20, and only these are read.
         """
-        page = run(self._page(session_id, checkpoint_id, agent_id, offset, MOST if limit is None else limit))
+        page = self._run(self._page(session_id, checkpoint_id, agent_id, offset, MOST if limit is None else limit))
         if page is None:
             raise SessionException(f"agent {agent_id!r:.80} in session {session_id!r:.80} does not exist")
         return [SessionMessage.from_dict(message_at(item, place)) for place, item in enumerate(page.items, page.start)]
@@ -219,7 +218,7 @@ class LocusSessionRepository(BlockingStoreUser, SessionRepository):
         return None if session is None else session.multi_agents.get(multi_agent_id)
 
     def update_multi_agent(self, session_id: str, multi_agent: MultiAgentBase, **kwargs: Any) -> None:
-        """Keep another state of an orchestrator."""
+        """Replace the state of an orchestrator."""
         self._put_multi_agent(session_id, multi_agent, must_exist=True)
 
     def _put_multi_agent(self, session_id: str, multi_agent: MultiAgentBase, *, must_exist: bool) -> None:
@@ -237,12 +236,12 @@ class LocusSessionRepository(BlockingStoreUser, SessionRepository):
 
     def delete_session(self, session_id: str, **kwargs: Any) -> None:
         """Delete a session with its agents, messages and history."""
-        if not run(self._document(session_id).delete()):
+        if not self._run(self._document(session_id).delete()):
             raise SessionException(f"session {session_id!r:.80} does not exist")
 
     def history(self, session_id: str, limit: int | None = 10, before: str | None = None) -> list[SessionPoint]:
         """The points in the history that a session can be read at or forked from, newest first, without messages."""
-        return run(self._points(session_id, limit, before))
+        return self._run(self._points(session_id, limit, before))
 
     async def _points(self, session_id: str, limit: int | None, before: str | None) -> list[SessionPoint]:
         entries = await self._store.history(session_id, self._namespace, limit, before)
@@ -267,7 +266,7 @@ class LocusSessionRepository(BlockingStoreUser, SessionRepository):
 
         Raises `ConflictError` if the new id is in use.
         """
-        if run(self._store.fork(session_id, new_session_id, self._namespace, checkpoint_id)):
+        if self._run(self._store.fork(session_id, new_session_id, self._namespace, checkpoint_id)):
             return
         if checkpoint_id is None:
             raise SessionException(f"session {session_id!r:.80} does not exist")
@@ -277,13 +276,13 @@ class LocusSessionRepository(BlockingStoreUser, SessionRepository):
 
     def list_sessions(self, limit: int | None = 100, pattern: str = "*") -> list[str]:
         """The ids of the sessions in this store that match a pattern (`*` any text, `?` one character), in order."""
-        return run(session_ids(self._store, self._namespace, limit, pattern))
+        return self._run(session_ids(self._store, self._namespace, limit, pattern))
 
     def _document(self, session_id: str) -> Document:
         return self._store.document(session_id, self._namespace, is_list_name)
 
     def _read(self, session_id: str, checkpoint_id: str | None) -> StoredSession | None:
-        return run(self._session(session_id, checkpoint_id))
+        return self._run(self._session(session_id, checkpoint_id))
 
     async def _session(self, session_id: str, checkpoint_id: str | None) -> StoredSession | None:
         version = await self._document(session_id).read(checkpoint_id, newest=0)
@@ -292,14 +291,14 @@ class LocusSessionRepository(BlockingStoreUser, SessionRepository):
     async def _page(
         self, session_id: str, checkpoint_id: str | None, agent_id: str, start: int, count: int
     ) -> ItemPage | None:
-        """Some messages of an agent as they are stored; None if there is no such session or agent."""
+        """Some stored messages of an agent; None if the session or the agent does not exist."""
         document = self._document(session_id)
         return await document.items(list_name(agent_id), start, count, checkpoint_id=checkpoint_id)
 
     async def _messages(
         self, session_id: str, session: StoredSession, agent_id: str, start: int, count: int
     ) -> Sequence[Any]:
-        """Some messages of a session as it was found."""
+        """Some messages of a session that was just read."""
         if not count:
             return ()
         page = await self._page(session_id, session.checkpoint_id, agent_id, start, count)
@@ -312,7 +311,7 @@ class LocusSessionRepository(BlockingStoreUser, SessionRepository):
             changed = await work(None if version is None else stored_session(version))
             return None if changed is None else changed[0].change(name, changed[1])
 
-        run(self._document(session_id).change(work_out))
+        self._run(self._document(session_id).change(work_out))
 
 
 def _plain(session: Mapping[str, Any]) -> dict[str, Any]:
@@ -327,7 +326,7 @@ def _existing(session: StoredSession | None, session_id: str) -> StoredSession:
 
 
 def _with_known(session: StoredSession | None, session_id: str, agent_id: str) -> StoredSession:
-    """A session that has the agent."""
+    """The session, if it has this agent; otherwise raises."""
     session = _existing(session, session_id)
     if agent_id not in session.agents:
         raise SessionException(f"agent {agent_id!r:.80} in session {session_id!r:.80} does not exist")
@@ -341,7 +340,7 @@ def _checked_id(message_id: object) -> int:
 
 
 def _is_repeated(kept: Mapping[str, Any], sent: Mapping[str, Any]) -> bool:
-    """Whether a message that is sent is the one that is kept.
+    """Whether a sent message repeats the stored one that has its id.
 
     Strands stamps a message with new times whenever it makes one to send, so they tell nothing. If the kept one was
     redacted since, what is sent again does not know of it.
@@ -353,7 +352,7 @@ def _is_repeated(kept: Mapping[str, Any], sent: Mapping[str, Any]) -> bool:
 
 
 def _point(entry: Entry, session: StoredSession | None) -> SessionPoint:
-    """A point in the history. What is no session, or is damaged, has no messages that could be counted."""
+    """A point in the history. It has no count of messages if the checkpoint cannot be read."""
     if session is None:
         return SessionPoint(entry.checkpoint_id, entry.parent_id, entry.created_at, None, "")
     count, change = sum(session.counts.values()), change_of(metadata_of(entry))

@@ -1,4 +1,4 @@
-"""`LocusStorage`: Strands' `Storage` on every backend, for its `SnapshotSessionManager` and whatever else stores bytes.
+"""`LocusStorage`: Strands' `Storage` on every backend, for its `SnapshotSessionManager` and for any bytes.
 
 A key is a thread of the namespace `strands-storage`, and each write is a checkpoint of it. All snapshots of an agent
 are one thread: `snapshot_latest.json`, which every turn writes anew, and those of `immutable_history`, which are
@@ -60,8 +60,8 @@ class InvalidKeyError(InvalidIdError, StorageError):
     """A key that Strands' own storages refuse, too."""
 
 
-class Place(NamedTuple):
-    """Where a value is kept."""
+class ValuePlace(NamedTuple):
+    """The thread and the namespace that keep a value."""
 
     thread_id: str
     full: str
@@ -80,8 +80,8 @@ class Place(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class _Held:
-    """The newest snapshot of a thread that this handle has seen."""
+class _HeldSnapshot:
+    """The newest snapshot of a thread that this handle has read or written."""
 
     version: EncodedVersion
     body: bytes
@@ -115,7 +115,7 @@ class LocusStorage(AsyncStoreUser):
         self._search_strategy = search_strategy
         self._space = namespace
         self._prefix = ""
-        self._held: OrderedDict[str, _Held] = OrderedDict()
+        self._held: OrderedDict[str, _HeldSnapshot] = OrderedDict()
 
     def _closed_error(self, name: str) -> Exception:
         return StorageError(f"this storage is closed: make a new {name}")
@@ -135,12 +135,12 @@ class LocusStorage(AsyncStoreUser):
         return await awaited(self._read(place, checkpoint_id))
 
     async def messages(self, key: str, limit: int | None = None, *, checkpoint_id: str | None = None) -> List[Any]:
-        """The newest messages of a snapshot, in order. Only these are read; none if there is no snapshot."""
+        """The newest messages of a snapshot, in order; none if there is no snapshot. Older ones are not read."""
         place = self._place(key)
         return await awaited(self._messages(place, limit, checkpoint_id))
 
     async def delete(self, key: str) -> None:
-        """Delete what is under a key, with its history."""
+        """Delete the value under a key, with its history."""
         await awaited(self._delete(self._place(key)))
 
     async def list(self, query: str = "") -> List[str]:
@@ -150,12 +150,12 @@ class LocusStorage(AsyncStoreUser):
         return [key[len(self._prefix) :] for key in found]
 
     async def search(self, query: str) -> List[StorageSearchResult]:
-        """What the search strategy finds. Without one, values with words of the query: that reads every value."""
+        """The keys that the search strategy finds. By default, every value is searched for the query's words."""
         strategy: SearchStrategy[Any] = self._search_strategy or KeywordSearchStrategy()
         return await strategy.search(self, query)
 
     def namespace(self, prefix: str) -> Self:
-        """The same storage, of which only the keys under a prefix are seen. Closing one of the two closes both."""
+        """A view of this storage that has only the keys under a prefix. Closing either closes both."""
         inner = _checked_prefix(prefix).rstrip("/")
         scoped = copy(self)
         scoped._prefix = f"{self._prefix}{inner}/" if inner else self._prefix
@@ -163,7 +163,7 @@ class LocusStorage(AsyncStoreUser):
         return scoped
 
     async def history(self, key: str, limit: int | None = 10, before: str | None = None) -> List[SessionPoint]:
-        """The points in the history of a key, newest first. Those of a snapshot are those of all its agent's snapshots.
+        """The points in the history of a key, newest first. All snapshots of an agent share one history.
 
         `items` is how many messages there were, if that is known, and `change` is `latest` or the id of a snapshot.
         """
@@ -172,7 +172,7 @@ class LocusStorage(AsyncStoreUser):
         return [_point(entry) for entry in entries]
 
     async def rewind(self, key: str, checkpoint_id: str) -> None:
-        """Let a key have the value again that it had at a checkpoint. Later points stay in the history."""
+        """Restore the value that a key had at a checkpoint. Later points stay in the history."""
         data = await self.read(key, checkpoint_id=checkpoint_id)
         if data is None:
             raise CheckpointNotFoundError(f"the key has no checkpoint {checkpoint_id!r:.80}")
@@ -193,14 +193,14 @@ class LocusStorage(AsyncStoreUser):
         self._held.clear()
         await awaited(super()._end())  # where the store is used
 
-    def _place(self, key: str) -> Place:
+    def _place(self, key: str) -> ValuePlace:
         full = self._prefix + _checked_key(key)
         found = _SNAPSHOT.fullmatch(full)
         if found is None:
-            return Place(shortened(full), full, "")
-        return Place(shortened(found[1]), found[1], found[2] or _LATEST)
+            return ValuePlace(shortened(full), full, "")
+        return ValuePlace(shortened(found[1]), found[1], found[2] or _LATEST)
 
-    async def _write(self, place: Place, data: bytes) -> None:
+    async def _write(self, place: ValuePlace, data: bytes) -> None:
         store = self._store
         sort_keys = await store.sorts_keys()
         async with store.document(place.thread_id, self._space).lock():
@@ -222,12 +222,12 @@ class LocusStorage(AsyncStoreUser):
             self._hold(place.thread_id, version, b"" if apart is None else apart.body)
 
     def _hold(self, thread_id: str, version: EncodedVersion, body: bytes) -> None:
-        self._held[thread_id] = _Held(version, body, len(body) + version.size)
+        self._held[thread_id] = _HeldSnapshot(version, body, len(body) + version.size)
         total = sum([held.size for held in self._held.values()])
         while total > _MOST_HELD and self._held:
             total -= self._held.popitem(last=False)[1].size
 
-    async def _read(self, place: Place, checkpoint_id: str | None) -> bytes | None:
+    async def _read(self, place: ValuePlace, checkpoint_id: str | None) -> bytes | None:
         document = self._store.encoded_document(place.thread_id, self._space)
         version = await document.read(checkpoint_id or place.checkpoint_id)
         if version is not None and checkpoint_id is None:
@@ -240,7 +240,7 @@ class LocusStorage(AsyncStoreUser):
             self._hold(place.thread_id, version, body)
         return data
 
-    async def _messages(self, place: Place, limit: int | None, checkpoint_id: str | None) -> List[Any]:
+    async def _messages(self, place: ValuePlace, limit: int | None, checkpoint_id: str | None) -> List[Any]:
         document = self._store.document(place.thread_id, self._space, (_ITEMS,))
         count = MOST if limit is None else max(0, min(limit, MOST))
         read = partial(document.read, newest=count)
@@ -251,8 +251,10 @@ class LocusStorage(AsyncStoreUser):
             return []
         return [message_of(item) for item in version.lists.get(_ITEMS, ())]  # what is no snapshot has none
 
-    async def _at(self, place: Place, newest: V, entry: Entry, read: Callable[[str], Awaitable[V | None]]) -> V | None:
-        """What is at a place: usually the newest checkpoint, or one before snapshots of the history."""
+    async def _at(
+        self, place: ValuePlace, newest: V, entry: Entry, read: Callable[[str], Awaitable[V | None]]
+    ) -> V | None:
+        """The checkpoint that holds a place's value: the newest, or the last before snapshots of the history."""
         if place.name != _LATEST or _name(entry) == _LATEST:
             return newest
         async for older in self._entries(place.thread_id):
@@ -270,7 +272,7 @@ class LocusStorage(AsyncStoreUser):
                 return
             before = entries[-1]
 
-    async def _delete(self, place: Place) -> None:
+    async def _delete(self, place: ValuePlace) -> None:
         async with self._store.document(place.thread_id, self._space).lock():
             self._held.pop(place.thread_id, None)
             if place.name != _LATEST:
@@ -297,13 +299,13 @@ class LocusStorage(AsyncStoreUser):
         names = {_name(entry) async for entry in self._entries(thread_id)}
         return {f"{full}{_file(name)}" for name in names}
 
-    async def _fork(self, source: Place, dest: Place, checkpoint_id: str | None) -> None:
+    async def _fork(self, source: ValuePlace, dest: ValuePlace, checkpoint_id: str | None) -> None:
         if not await self._store.fork(source.thread_id, dest.thread_id, self._space, checkpoint_id):
             raise CheckpointNotFoundError("the key has no such checkpoint to fork from")
 
 
 def _encoded(data: bytes, known: tuple[bytes, ...], fresh: Sequence[str], sort_keys: bool) -> EncodedList:
-    """The items of a snapshot. Those that are known are taken apart only if they have to be written after all."""
+    """The items of a snapshot as an encoded list. Known items are taken apart only if they must be written."""
     every: list[str] = []
 
     def text(index: int) -> str:
@@ -354,7 +356,7 @@ def _point(entry: Entry) -> SessionPoint:
 
 
 def _checked_key(key: str) -> str:
-    """A key as Strands' own storages understand it: one slash between names, none before and behind them."""
+    """A key in the form of Strands' own storages: single slashes between names, and none at the ends."""
     normal = _checked_prefix(key).rstrip("/")
     if not normal:
         raise InvalidKeyError("a key must not be empty")

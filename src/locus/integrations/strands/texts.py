@@ -40,7 +40,7 @@ _decoder = json.JSONDecoder()
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """A snapshot taken apart. `body` is the text of all its items, as it stands between `before` and `after`."""
+    """A snapshot taken apart. `body` is the text of all its items, between the texts `before` and `after`."""
 
     before: str
     after: str
@@ -52,7 +52,7 @@ class Snapshot:
 
 
 def taken_apart(data: bytes, body: bytes = b"", count: int = 0, *, sort_keys: bool = False) -> Snapshot | None:
-    """A snapshot, of which the first `count` items have the text `body` if it was only added to; None if it is none."""
+    """Take a snapshot apart; None if the bytes are none. If it grew, its first `count` items are not parsed again."""
     at = data.find(_LIST)
     if at < 0:
         return None
@@ -60,20 +60,20 @@ def taken_apart(data: bytes, body: bytes = b"", count: int = 0, *, sort_keys: bo
     try:
         before = data[:start].decode()
         continued = count > 0 and data.startswith(body, start)
-        found = _items(data[start + len(body) :].decode(), sort_keys, first=False) if continued else None
-        if found is None:
+        items_and_rest = _items(data[start + len(body) :].decode(), sort_keys, first=False) if continued else None
+        if items_and_rest is None:
             continued = False
-            found = _items(data[start:].decode(), sort_keys, first=True)
+            items_and_rest = _items(data[start:].decode(), sort_keys, first=True)
     except (ValueError, RecursionError):  # no UTF-8, no JSON, or nested too deeply
         return None
-    if found is None:
+    if items_and_rest is None:
         return None
-    items, after = found
+    items, after = items_and_rest
     return Snapshot(before, after, data[start : len(data) - len(after.encode())], count if continued else 0, items)
 
 
 def _items(text: str, sort_keys: bool, *, first: bool) -> tuple[list[str], str] | None:
-    """The items up to the end of a list, and the text from there on; None if they stand there in another way."""
+    """The items up to the end of a list, and the text after it; None if the text is formatted in another way."""
     items: list[str] = []
     at = 0
     while not text.startswith("]", at):
@@ -98,7 +98,7 @@ def _item(value: Any, text: str, sort_keys: bool) -> str:
 
 
 def around(snapshot: Snapshot) -> dict[str, Any]:
-    """The fields for what stands around the items of a snapshot."""
+    """The fields for the text before and after the items of a snapshot."""
     before, after = snapshot.before, snapshot.after
     time = _TIME.search(before)
     if time is None:
@@ -107,7 +107,7 @@ def around(snapshot: Snapshot) -> dict[str, Any]:
 
 
 def put_together(payload: Mapping[str, Any]) -> tuple[bytes, bytes]:
-    """The bytes of a payload, and those of its items alone."""
+    """The bytes of a stored value, and those of its items alone."""
     try:
         if "base64" in payload:
             return b64decode(payload["base64"], validate=True), b""
@@ -125,7 +125,7 @@ def put_together(payload: Mapping[str, Any]) -> tuple[bytes, bytes]:
 
 
 def message_of(item: Any) -> Any:
-    """The message of an item."""
+    """The message in a stored item."""
     try:
         return json.loads(_text(item))
     except (AttributeError, IndexError, KeyError, RecursionError, TypeError, ValueError) as error:
@@ -133,7 +133,7 @@ def message_of(item: Any) -> Any:
 
 
 def whole(data: bytes) -> dict[str, Any]:
-    """What is no snapshot, as a payload."""
+    """The payload for bytes that are no snapshot."""
     try:
         return {"text": data.decode()}
     except UnicodeDecodeError:
@@ -150,7 +150,7 @@ def _text(item: Any) -> str:
 
 
 def _key_order(value: Any) -> Any:
-    """The order of the keys of an object and of those inside of it; None if all are sorted."""
+    """The order of an object's keys, and of nested ones; None if all are sorted."""
     if isinstance(value, dict):
         names = sorted(value)
         given = list(value)
@@ -166,7 +166,7 @@ def _key_order(value: Any) -> Any:
 
 
 def _ordered(value: Any, order: Any) -> Any:
-    """A value with its keys in the order that they had."""
+    """A value whose keys are put into their original order."""
     if isinstance(value, dict):
         names = sorted(value)
         places, inner = (None, {}) if order is None else order

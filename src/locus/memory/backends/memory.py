@@ -17,10 +17,12 @@ from locus.hints import check_options
 from locus.memory.checkpointer import Checkpointer
 from locus.memory.engine import PAGE, Copies, Engine, Expires, Exports, FindsMetadata, KeepsWrites, Searches
 from locus.memory.model.arguments import CACHE_MB
+from locus.memory.model.commit_rules import decide
 from locus.memory.model.ids import Pattern
 from locus.memory.model.matching import best_hits, has_value, newest, newest_threads, table_hits
 from locus.memory.model.parts import Part
 from locus.memory.model.records import (
+    Ancestor,
     Base,
     Commit,
     Entry,
@@ -29,7 +31,6 @@ from locus.memory.model.records import (
     NewestThreads,
     Outcome,
     Stored,
-    Verdict,
     Write,
 )
 from locus.memory.model.retention import Line, Outlived, OutlivedPage, Place, Retention, orphaned, outlived_in
@@ -41,7 +42,12 @@ from locus.memory.store import CheckpointStore
 
 
 class MemoryEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies, Exports):
-    """Threads in dicts, behind a lock: several event loops may use it at once."""
+    """Threads in dicts, behind a lock: several event loops may use it at once.
+
+    Blocking calls run in the main thread, too, so an interrupt may come anywhere. Each change takes effect in one step.
+    """
+
+    works_in_place = True
 
     def __init__(self) -> None:
         self._identity = f"memory:{uuid4().hex}"
@@ -68,8 +74,10 @@ class MemoryEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies
     async def commit(self, commit: Commit) -> Outcome:
         with self._lock:
             table = self._table(commit.thread_id) or ThreadTable(commit.thread_id)
-            outcome = table.commit(commit)
-            if outcome.verdict is Verdict.COMMITTED:
+            outcome = decide(commit, table)
+            if outcome.is_written:
+                table = table if outcome.replaced is None else table.clone()
+                table.add(commit, outcome)
                 self._tables[commit.thread_id] = table
             return outcome
 
@@ -125,7 +133,9 @@ class MemoryEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies
             if everything or (doomed and len(doomed) == len(table.rows)):
                 del self._tables[thread_id]
             elif doomed:
+                table = table.clone()
                 table.remove(doomed)
+                self._tables[thread_id] = table
             return len(doomed)
 
     async def recent(self, limit: int, prefix: str = "") -> list[Entry]:
@@ -171,6 +181,19 @@ class MemoryEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies
         with self._lock:
             table = self._table(thread_id)
             return table.get_writes(namespace, checkpoint_id, task_id) if table else []
+
+    async def ancestors(
+        self,
+        thread_id: str,
+        namespace: str,
+        checkpoint_id: str,
+        limit: int,
+        channels: Collection[str],
+        known: Collection[str],
+    ) -> list[Ancestor]:
+        with self._lock:
+            table = self._table(thread_id)
+            return table.ancestors(namespace, checkpoint_id, limit, channels) if table else []
 
     async def outlived(
         self, retention: Retention, after: str = "", prefix: str = "", limit: int = PAGE

@@ -46,7 +46,7 @@ INDEX = "_checkpoints"
 LATEST = "latest"
 
 
-class CheckpointList:
+class ListedCheckpoints:
     """The list of a thread's checkpoints, oldest first."""
 
     def __init__(self, thread_id: str, data: Any) -> None:
@@ -123,8 +123,8 @@ class PlainStoreEngine(Engine, FindsMetadata, Copies):
         result = getattr(self._store, method)(*args)
         return await result if inspect.isawaitable(result) else result
 
-    async def _listed(self, thread_id: str) -> CheckpointList:
-        return CheckpointList(thread_id, await self._call("load", f"{thread_id}:{INDEX}"))
+    async def _listed(self, thread_id: str) -> ListedCheckpoints:
+        return ListedCheckpoints(thread_id, await self._call("load", f"{thread_id}:{INDEX}"))
 
     async def commit(self, commit: Commit) -> Outcome:
         _check_key(commit.namespace, commit.checkpoint_id)
@@ -195,7 +195,7 @@ class PlainStoreEngine(Engine, FindsMetadata, Copies):
                 await self._call("delete", f"{thread_id}:{entry.checkpoint_id}")
             return len(doomed)
 
-    async def _unlist(self, listed: CheckpointList) -> None:
+    async def _unlist(self, listed: ListedCheckpoints) -> None:
         """Shorten the list before the payloads of removed checkpoints are deleted."""
         if not listed.entries:
             await self._call("delete", f"{listed.thread_id}:{INDEX}")
@@ -243,7 +243,7 @@ class PlainStoreEngine(Engine, FindsMetadata, Copies):
                 return 0
             if (await self._listed(dest)).entries:
                 return -1
-            copy = CheckpointList(dest, None)
+            copy = ListedCheckpoints(dest, None)
             for entry in chosen:
                 data = await self._payload(source, entry)
                 await self._call("save", f"{dest}:{entry.checkpoint_id}", data)

@@ -1,4 +1,4 @@
-"""Two versions of a list side by side: what they share, and the extents of a part of one of them."""
+"""Aligns two versions of a list: finds the parts they share, and the extents of a part of one."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Match(NamedTuple):
 
 
 def align(old: Sequence[object], new: Sequence[object]) -> list[Match]:
-    """What `new` shares with `old`, in order. The keys compare with `==`: object ids, or digests.
+    """The parts that `new` shares with `old`, in order. Keys are compared with `==`: object ids, or digests.
 
     Appending, trimming, editing and summarising each give one or two matches; these are found by comparing
     slices, which runs in C.
@@ -48,7 +48,7 @@ def align(old: Sequence[object], new: Sequence[object]) -> list[Match]:
 
 
 def _common(old: Sequence[object], start: int, new: Sequence[object], at: int) -> int:
-    """How many items from `old[start]` and `new[at]` on are the same."""
+    """The number of items that are equal, one by one, from `old[start]` and `new[at]` on."""
     length = min(len(old) - start, len(new) - at)
     if old[start : start + length] == new[at : at + length]:
         return length
@@ -71,7 +71,7 @@ def part(extents: Iterable[Extent], start: int, length: int) -> list[Extent]:
 
 
 def joined(extents: Iterable[Extent]) -> list[Extent]:
-    """The same list with neighbouring extents of one version made into one."""
+    """Merge neighbouring extents of one version of a branch. The list that they name stays the same."""
     whole: list[Extent] = []
     for extent in extents:
         last = whole[-1] if whole else None

@@ -25,7 +25,7 @@ P = ParamSpec("P")
 
 
 def days_before(now: datetime, days: float) -> datetime:
-    """A time that long ago; the first of all times if there is none."""
+    """The time so many days before `now`; the earliest time that can be written if there is none."""
     try:
         return now - timedelta(days=days)
     except OverflowError:
@@ -33,7 +33,7 @@ def days_before(now: datetime, days: float) -> datetime:
 
 
 def checked_limit(limit: int | None, otherwise: L) -> int | L:
-    """The limit, or what stands for none."""
+    """Check a limit that a caller gave; `otherwise` if it is None."""
     if limit is None:
         return otherwise
     if not isinstance(limit, int) or isinstance(limit, bool) or limit < 0:
@@ -42,7 +42,7 @@ def checked_limit(limit: int | None, otherwise: L) -> int | L:
 
 
 def checked_ancestors(ancestors: int | Literal["all"], checkpoint_id: str | None) -> int | None:
-    """How many ancestors of a checkpoint a copy takes along; None stands for all."""
+    """Check how many ancestors of a checkpoint a copy takes along; None stands for all."""
     if ancestors == "all":
         return None
     if not isinstance(ancestors, int) or isinstance(ancestors, bool) or ancestors < 0:
@@ -59,7 +59,7 @@ def checked_metadata(metadata: Mapping[str, Any] | None) -> dict[str, Any]:
 
 
 def checked_seconds(value: float | None, what: str, *, least: float = 0.0) -> None:
-    """A number of seconds above `least`, or refused."""
+    """Refuse a number of seconds that is not above `least`."""
     if not isinstance(value, int | float) or isinstance(value, bool) or not least < value <= A_CENTURY:
         raise ConfigurationError(
             f"{what} must be a number of seconds above {least:g}, and no more than a century, got {value!r:.40}"
@@ -67,14 +67,14 @@ def checked_seconds(value: float | None, what: str, *, least: float = 0.0) -> No
 
 
 def checked_megabytes(value: float, what: str) -> int:
-    """A number of megabytes from 0 on, in bytes, or refused."""
+    """Check a number of megabytes from 0 on, and return it in bytes."""
     if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value <= MOST_MEGABYTES:
         raise ConfigurationError(f"{what} must be a number of megabytes from 0 on, got {value!r:.40}")
     return int(value * 1024 * 1024)
 
 
 def taking(parameters: Callable[P, C]) -> Callable[[Callable[[S, C], None]], Callable[Concatenate[S, P], None]]:
-    """Gives a constructor these parameters, for type checkers and for `help` alike; it gets what they return."""
+    """Give a constructor these parameters, for type checkers and for `help`. It gets the value that they return."""
 
     def decorate(init: Callable[[S, C], None]) -> Callable[Concatenate[S, P], None]:
         def __init__(self: S, /, *args: P.args, **kwargs: P.kwargs) -> None:
@@ -90,7 +90,7 @@ def taking(parameters: Callable[P, C]) -> Callable[[Callable[[S, C], None]], Cal
 
 @contextmanager
 def possible_path(path: object) -> Iterator[None]:
-    """A path that the system refuses to look at is a setting that cannot work."""
+    """A context that looks at a path. If the system refuses it there, the path is a setting that cannot work."""
     try:
         yield
     except OSError as error:

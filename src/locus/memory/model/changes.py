@@ -1,4 +1,4 @@
-"""What changed between two checkpoints, whatever they hold: the results, and how two versions of a list are aligned.
+"""The result of comparing two checkpoints, whatever they hold; and how two versions of a list are aligned.
 
 `comparison` works it out from what is stored. Pure functions.
 """
@@ -15,7 +15,7 @@ from locus.errors import ConfigurationError
 from locus.memory.model.alignment import Match, align
 from locus.memory.model.records import Path
 
-Kind = Literal["added", "removed", "changed"]
+ChangeKind = Literal["added", "removed", "changed"]
 
 PAGE = 200
 """How many changes are given at once, unless the caller says otherwise."""
@@ -23,7 +23,7 @@ MOST_ON_A_PAGE = 10_000
 
 
 def checked_page(start: int, limit: int) -> tuple[int, int]:
-    """Which changes are asked for, if that is what a caller gave; no more than a page can have."""
+    """Check which changes of a diff a caller asks for. A page has a largest size."""
     for value, what in ((start, "start"), (limit, "limit")):
         if not isinstance(value, int) or isinstance(value, bool) or value < 0:
             raise ConfigurationError(f"{what} must be a number from 0 on, got {value!r:.40}")
@@ -38,7 +38,7 @@ class ItemChange:
     *changed* if as many others stand in their places.
     """
 
-    kind: Kind
+    kind: ChangeKind
     old_index: int | None
     new_index: int | None
     before: Any = None
@@ -68,14 +68,14 @@ class ValueChange:
     """
 
     path: Path
-    kind: Kind
+    kind: ChangeKind
     before: Any = None
     after: Any = None
 
 
 @dataclass(frozen=True, slots=True)
 class PayloadDiff:
-    """What changed from one checkpoint to another: exactly what is stored in either, and nothing else.
+    """The changes from one checkpoint to another: exactly the values stored in either, and nothing else.
 
     Objects are compared name by name, lists item by item. `values` has each value that differs, by its path, and
     `lists` each list. An item of a list is compared as a whole. The order of an object's names counts for nothing;
@@ -97,16 +97,16 @@ class PayloadDiff:
 
 
 class Segment(NamedTuple):
-    """`count` changes of one kind in a row: of old items, or new ones, or both."""
+    """`length` changes of one kind in a row: of old items, of new ones, or of both."""
 
-    kind: Kind
+    kind: ChangeKind
     old: int
     new: int
     length: int
 
 
 class Gap(NamedTuple):
-    """A part of a list between two that are the same: positions in the old list, and in the new one."""
+    """The part of a list between two matches, as positions in the old list and in the new one."""
 
     old: int
     old_end: int
@@ -115,7 +115,7 @@ class Gap(NamedTuple):
 
 
 def gaps(matches: Sequence[Match], old_length: int, new_length: int) -> Iterator[Gap]:
-    """What is between matches; they are in order."""
+    """The parts of two lists between their matches, which are in order."""
     at = start = 0
     for match in [*matches, Match(new_length, old_length, 0)]:
         if match.start > start or match.at > at:
@@ -124,7 +124,7 @@ def gaps(matches: Sequence[Match], old_length: int, new_length: int) -> Iterator
 
 
 def segments(gap: Gap) -> Iterator[Segment]:
-    """The changes of a gap in which nothing is the same: items that take the places of as many, or not."""
+    """The changes in a gap: as many new items replace old ones, or some are removed and others added."""
     removed, added = gap.old_end - gap.old, gap.new_end - gap.new
     if removed == added:
         yield Segment("changed", gap.old, gap.new, removed)
@@ -140,12 +140,12 @@ _DEPTH = 8
 
 
 def aligned(old: Sequence[object], new: Sequence[object]) -> list[Match]:
-    """What two lists share, in order, as a person would see it; the keys are compared with `==`.
+    """The parts that two lists share, in order, as a person would see them. Keys are compared with `==`.
 
     The common beginning and end are found first, then the items that occur once in either list and stand in the same
     order in both; the parts between those are treated alike. So the time is that of sorting, whatever the lists hold.
     """
-    found: list[Match] = []
+    matches: list[Match] = []
     todo = [(0, len(old), 0, len(new), _DEPTH)]
     while todo:
         start, end, at, until, depth = todo.pop()
@@ -153,29 +153,29 @@ def aligned(old: Sequence[object], new: Sequence[object]) -> list[Match]:
         while start < end and at < until and old[start] == new[at]:
             start, at = start + 1, at + 1
         if at > first:
-            found.append(Match(first, start - (at - first), at - first))
+            matches.append(Match(first, start - (at - first), at - first))
         last = until
         while start < end and at < until and old[end - 1] == new[until - 1]:
             end, until = end - 1, until - 1
         if last > until:
-            found.append(Match(until, end, last - until))
+            matches.append(Match(until, end, last - until))
         if start == end or at == until or not depth:
             continue
         anchors = _anchors(old, start, end, new, at, until)
         if not anchors:  # what they share occurs again and again
             rest = align(old[start:end], new[at:until])
-            found += [Match(match.at + at, match.start + start, match.length) for match in rest]
+            matches += [Match(match.at + at, match.start + start, match.length) for match in rest]
             continue
         for x, y in [*anchors, (end, until)]:
             todo.append((start, x, at, y, depth - 1))
             start, at = x, y
-    return _joined(sorted(found))
+    return _joined(sorted(matches))
 
 
 def _anchors(
     old: Sequence[object], start: int, end: int, new: Sequence[object], at: int, until: int
 ) -> list[tuple[int, int]]:
-    """The items that occur once in either part and in the same order in both: as many as there can be."""
+    """The longest series of items that occur once in either part, and in the same order in both."""
     before, after = Counter(old[start:end]), Counter(new[at:until])
     places = {old[index]: index for index in range(start, end) if before[old[index]] == 1}
     pairs = [

@@ -119,12 +119,12 @@ def _may_hold_long_number(text: str) -> bool:
 
 
 def canonical(value: Any, path: tuple[str | int, ...] = ()) -> str:
-    """The same text for the same value, whatever the order of its keys."""
+    """The JSON of a value, with keys sorted: equal values have equal texts."""
     return encode(value, path, sort_keys=True)
 
 
 def encode_trusted(value: Any) -> str:
-    """The JSON of what was made here, and needs no check."""
+    """The JSON of a value that Locus itself has made, and that needs no check."""
     return to_json(value, inf_nan_mode="constants").decode()
 
 
@@ -138,7 +138,7 @@ def decode(text: str | bytes) -> Any:
 
 
 def _keepable(value: Any, depth: int) -> bool:
-    """A quick yes for everything that may be written; long integers and surrogates are the writer's to refuse."""
+    """A quick check: True if a value can surely be written. Long integers and surrogates are checked later."""
     if isinstance(value, dict):
         items: Iterable[Any] = value.values()
         if not _TEXT.issuperset(map(type, value)) and not all(isinstance(key, str) for key in value):
@@ -201,7 +201,7 @@ def _explain(value: Any, path: tuple[str | int, ...], depth: int = MAX_DEPTH) ->
 
 @dataclass(frozen=True)
 class Dialect:
-    """What a database's own JSON type keeps. The default keeps everything: the text is stored as text."""
+    """The JSON values that a database's own JSON type keeps. By default all of them: the text is stored as text."""
 
     exact: bool = True
     nul: bool = True
@@ -227,7 +227,7 @@ _LONGEST_NUMBER = 64
 
 
 def _may_change(text: str, dialect: Dialect) -> bool:
-    """Whether it is worth a closer look. Every save passes here, and looking for plain pieces of text is fast."""
+    """Whether a text has to be looked at more closely. A fast check, because every save calls it."""
     # One character is found many times as fast as several.
     if "$" in text and TAG in text:
         return True
@@ -246,12 +246,12 @@ def _may_change(text: str, dialect: Dialect) -> bool:
 
 
 def has_digits(text: str, count: int) -> bool:
-    """Whether so many digits stand in a row."""
+    """Whether a text has so many digits in a row."""
     return b"0" * count in text.encode().translate(_SHAPES)
 
 
 def _has_exponent(text: str) -> bool:
-    """Whether there may be a number with an exponent. A digit before an e is common in names, too."""
+    """Whether a text may have a number with an exponent. In names, too, a digit may stand before an e."""
     shape = text.encode().translate(_SHAPES)
     at = shape.find(b"0e")
     while at >= 0:
@@ -264,7 +264,7 @@ def _has_exponent(text: str) -> bool:
 
 
 def _has_whole_float(text: str) -> bool:
-    """Whether there may be a float without a fraction: a `.0` between a digit and something else."""
+    """Whether a text may have a float without a fraction: a `.0` between a digit and something else."""
     at = text.find(".0")
     while at >= 0:
         if text[at - 1].isdigit() and not text[at + 2 : at + 3].isdigit():
@@ -274,7 +274,7 @@ def _has_whole_float(text: str) -> bool:
 
 
 def _has_odd_key(text: str, longest: int) -> bool:
-    """Whether there may be a key that is empty, or longer than so many bytes."""
+    """Whether a text may have a key that is empty, or longer than so many bytes."""
     if '"":' in text:
         return True
     at = text.find('":')
@@ -414,6 +414,6 @@ def run_checksum(branch: str, number: int, start: int, length: int, items: str, 
 
 
 def check_sum(stored: object, what: str, *parts: object) -> None:
-    """Refuse texts and numbers that do not fit their checksum; None is one that was never made."""
+    """Refuse texts and numbers that do not fit their checksum. None means that none was made."""
     if stored is not None and stored != checksum(*parts):
         raise CorruptCheckpointError(f"{what} does not fit its checksum: the stored data was changed or is damaged")

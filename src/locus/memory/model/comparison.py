@@ -21,9 +21,9 @@ from typing import Any, Final, TypeVar
 from locus.errors import CorruptCheckpointError
 from locus.memory.model.alignment import Match
 from locus.memory.model.changes import (
+    ChangeKind,
     Gap,
     ItemChange,
-    Kind,
     ListDiff,
     PayloadDiff,
     Segment,
@@ -68,11 +68,11 @@ LARGEST_PAGE = 4_000_000
 
 
 class TooMuchText(Exception):
-    """More is to be put together than whoever asked for a comparison allows."""
+    """A comparison would have to put together more text than its caller allows."""
 
 
 class Side:
-    """One of the two checkpoints, as far as it was read."""
+    """One of the two checkpoints of a comparison, as far as it was read."""
 
     def __init__(self, index: int, stored: Stored, most: int | None = None) -> None:
         """`stored` is an answer to `HEAD_ONLY`; `most` is how many characters may be put together of it.
@@ -117,11 +117,11 @@ class Side:
         return cut
 
     def pieces(self, extent: Extent) -> list[tuple[Run, int, int]]:
-        """Which runs show an extent, of which everything was read."""
+        """The pieces of runs that an extent shows. All of the extent was read."""
         return visible(extent, self._runs.get(extent.branch, {}).values())
 
     def value(self, path: Path) -> PartRequests[Any]:
-        """A large value that was cut out; what was cut out of it is not in it."""
+        """A large value that was cut out, without the parts that were cut out of it in turn."""
         cut = self.cuts[path]
         assert isinstance(cut, str)
         if cut not in self._runs:
@@ -183,7 +183,7 @@ def _shows_all(stored: Stored) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _List:
-    """A list that differs."""
+    """A list that differs between the two checkpoints."""
 
     path: Path
     old: Any
@@ -194,16 +194,16 @@ class _List:
 
     @property
     def count(self) -> int:
-        """How many changes it counts as. A list that comes or goes without items is one, too."""
+        """The number of changes that the list counts as: 1 if it only comes or goes, and has no items."""
         return max(1, sum(segment.length for segment in self.segments))
 
-    def counted(self, kind: Kind) -> int:
+    def counted(self, kind: ChangeKind) -> int:
         return sum(segment.length for segment in self.segments if segment.kind == kind)
 
 
 @dataclass(frozen=True, slots=True)
 class _Value:
-    """A value that differs."""
+    """A value that differs between the two checkpoints."""
 
     path: Path
     old: Any
@@ -223,14 +223,14 @@ class Comparison:
         self._inner = _paths_in_values(old.cuts, new.cuts)
 
     def read_ahead(self) -> PartRequests[None]:
-        """Read both whole, if too much differs to ask for each thing."""
+        """Read both checkpoints whole, if so many parts differ that asking for each would take longer."""
         old, new = self.old.cuts, self.new.cuts
         if sum(old.get(path) != new.get(path) for path in {**old, **new}) > MANY_CUTS:
             yield from self.old.read_whole()
             yield from self.new.read_whole()
 
     def differing(self, old: Any, new: Any, path: Path) -> PartRequests[list[_Value | _List]]:
-        """What differs at a path and below it; `old` and `new` are what the heads have there."""
+        """The differences at a path and below it. `old` and `new` are the values that the heads have there."""
         cut, other = self.old.cuts.get(path), self.new.cuts.get(path)
         if isinstance(cut, str) and cut == other:  # its name is a digest of it
             return (yield from self._inside(path))
@@ -243,18 +243,18 @@ class Comparison:
         if all(is_list) or (is_list[0] and new is MISSING) or (is_list[1] and old is MISSING):
             return (yield from self._list(old, new, path, *lengths))
         if isinstance(old, dict) and isinstance(new, dict):
-            found: list[_Value | _List] = []
+            differences: list[_Value | _List] = []
             for key in {**new, **old}:
-                found += yield from self.differing(old.get(key, MISSING), new.get(key, MISSING), (*path, key))
-            return found
+                differences += yield from self.differing(old.get(key, MISSING), new.get(key, MISSING), (*path, key))
+            return differences
         simple = not any(is_list) and not isinstance(old, dict) and not isinstance(new, dict)
         if simple and MISSING not in (old, new) and canonical(old) == canonical(new):
             return []
         return [_Value(path, old, new)]
 
     def _inside(self, path: Path) -> PartRequests[list[_Value | _List]]:
-        """What differs inside of a large value that both have: what was cut out of it. So the value is not needed."""
-        found: list[_Value | _List] = []
+        """The differences in the parts cut out of a large value that both checkpoints have. It is not read itself."""
+        differences: list[_Value | _List] = []
         done: set[Path] = set()
         for inner in self._inner.get(path, ()):
             if any(inner[:length] in done for length in range(len(path) + 1, len(inner))):
@@ -264,8 +264,8 @@ class Comparison:
             nothing: Any = [] if isinstance(other if cut is None else cut, tuple) else None
             if isinstance(cut, str) or isinstance(other, str):
                 done.add(inner)
-            found += yield from self.differing(nothing, nothing, inner)
-        return found
+            differences += yield from self.differing(nothing, nothing, inner)
+        return differences
 
     def _list(
         self, old: Any, new: Any, path: Path, old_length: int | None, new_length: int | None
@@ -296,7 +296,7 @@ class Comparison:
         ]
 
     def _size_of(self, path: Path, gap: Gap) -> PartRequests[int]:
-        """About how many characters there are to compare. What is in a head counts for nothing."""
+        """About how many characters a comparison of a gap has to read. Items in a head count as none."""
         size = 0
         for side, low, high in ((self.old, gap.old, gap.old_end), (self.new, gap.new, gap.new_end)):
             if isinstance(side.cuts.get(path), tuple) and high - low <= self._left:
@@ -304,7 +304,7 @@ class Comparison:
         return size
 
     def shared(self, path: Path) -> PartRequests[list[Match]]:
-        """What two versions of a list are known to share, in order."""
+        """The parts that two versions of a list certainly share, in order."""
         cut, other = self.old.cuts.get(path), self.new.cuts.get(path)
         if not isinstance(cut, tuple) or not isinstance(other, tuple):
             return []
@@ -317,7 +317,7 @@ class Comparison:
         return [Match(0, 0, length)] if is_doubtful and (yield from self._is_equal(path, length)) else matches
 
     def _is_equal(self, path: Path, length: int) -> PartRequests[bool]:
-        """Whether two lists of one length are the same; they are read up to the first difference."""
+        """Whether two lists of the same length are equal. They are read up to the first difference."""
         for low in range(0, length, AT_ONCE):
             high = min(low + AT_ONCE, length)
             self._text_left -= yield from self._size_of(path, Gap(low, high, low, high))
@@ -332,7 +332,7 @@ class Comparison:
     def _in_same_places(
         self, path: Path, cut: tuple[Extent, ...], other: tuple[Extent, ...]
     ) -> PartRequests[list[Match]]:
-        """The parts that are stored in the same places."""
+        """The parts of two versions of a list that are stored in the same places."""
         places: dict[str, list[tuple[Extent, int]]] = {}
         for extent, place in _placed(cut):
             places.setdefault(extent.branch, []).append((extent, place))
@@ -357,7 +357,7 @@ class Comparison:
     def _common(
         self, path: Path, old: tuple[Extent, int], new: tuple[Extent, int], low: int, high: int, looks: _Looks
     ) -> PartRequests[int]:
-        """Up to where two extents of a branch show the same between two positions."""
+        """The position up to which two extents of a branch show the same items, looking from `low` to `high`."""
         if not self._same_thread:
             return (yield from self._proved(path, old, new, low, high, looks))
         if old[0].run == new[0].run:
@@ -368,7 +368,7 @@ class Comparison:
     def _proved(
         self, path: Path, old: tuple[Extent, int], new: tuple[Extent, int], low: int, high: int, looks: _Looks
     ) -> PartRequests[int]:
-        """The same, if the runs may be others: a position before which digests say that all is the same."""
+        """The position up to which digests prove two extents equal, for checkpoints of different threads."""
         at, step = high, 1
         while at > low and looks.another():
             before = yield from self._digest(self.old, path, old, at)
@@ -393,7 +393,7 @@ class Comparison:
 
 
 class _Looks:
-    """Counts the reads that look for the place where two versions of a list part."""
+    """Counts the reads that search for the position from which two versions of a list differ."""
 
     def __init__(self) -> None:
         self._left = MOST_LOOKS
@@ -414,7 +414,7 @@ def _placed(extents: Sequence[Extent]) -> Iterator[tuple[Extent, int]]:
 def _parting(
     side: Side, path: Path, place: tuple[Extent, int], known: int, low: int, high: int, looks: _Looks
 ) -> PartRequests[int]:
-    """Up to which position a version of a branch has nothing from runs newer than the `known` one.
+    """The position up to which a version of a branch shows nothing from runs newer than `known`.
 
     A run that shows a position shows everything from its start up to there. And what is not shown by a newer run is
     shown by the same one as before, so this is where the two versions part.
@@ -445,7 +445,7 @@ def _parting(
 
 
 def _paths_in_values(old: Cuts, new: Cuts) -> Mapping[Path, list[Path]]:
-    """What was cut out of large values, by the path of each value, outer ones first."""
+    """The paths that were cut out of large values, by the path of each value, outer ones first."""
     values = {path for cuts in (old, new) for path, cut in cuts.items() if isinstance(cut, str)}
     found: dict[Path, list[Path]] = {}
     if values:
@@ -461,7 +461,7 @@ def _key(item: Any) -> bytes:
 
 
 def items(side: Side, node: Any, path: Path, low: int, high: int) -> PartRequests[list[Any]]:
-    """Some items of a list, wherever it is."""
+    """Some items of a list, whether they are in the head or were cut out."""
     if low >= high:
         return []
     if not isinstance(side.cuts.get(path), tuple):
@@ -474,17 +474,17 @@ def items(side: Side, node: Any, path: Path, low: int, high: int) -> PartRequest
 
 
 def payload_diff(comparison: Comparison, start: int, limit: int) -> PartRequests[PayloadDiff]:
-    """A page of what differs."""
+    """One page of the differences between two checkpoints."""
     yield from comparison.read_ahead()
-    found = yield from comparison.differing(comparison.old.head, comparison.new.head, ())
-    total = sum(entry.count for entry in found)
-    page = _Page(comparison, start, limit)
-    for entry in found:
+    differences = yield from comparison.differing(comparison.old.head, comparison.new.head, ())
+    total = sum(entry.count for entry in differences)
+    page = _DiffPage(comparison, start, limit)
+    for entry in differences:
         yield from page.add(entry)
     return page.result(total)
 
 
-class _Page:
+class _DiffPage:
     """Puts a page together: the changes from a number on, up to a limit, and to a size."""
 
     def __init__(self, comparison: Comparison, start: int, limit: int) -> None:
@@ -519,7 +519,7 @@ class _Page:
             yield from self._add_value(entry)
 
     def _add_value(self, entry: _Value) -> PartRequests[None]:
-        kind: Kind = "added" if entry.old is MISSING else "removed" if entry.new is MISSING else "changed"
+        kind: ChangeKind = "added" if entry.old is MISSING else "removed" if entry.new is MISSING else "changed"
         old = new = None
         if kind != "added":
             old = yield from self._old.whole(entry.old, entry.path)
@@ -548,7 +548,7 @@ class _Page:
         return changes
 
     def _fitting(self, entry: _List, segment: Segment, first: int, count: int) -> PartRequests[int]:
-        """How many of some changes are put together at once: at least one, and less than would be too long."""
+        """How many of some changes to put together at once: at least one, and not too much text."""
         size = 1
         for side, at, other in ((self._old, segment.old, "added"), (self._new, segment.new, "removed")):
             if segment.kind != other and isinstance(side.cuts.get(entry.path), tuple):
@@ -556,7 +556,7 @@ class _Page:
         return max(1, min(count, count * LARGEST_PAGE // size))
 
     def _changes(self, entry: _List, segment: Segment, first: int, count: int) -> PartRequests[list[ItemChange]]:
-        """Some changes of one kind, as long as there is room."""
+        """Some changes of one kind, as many as the page has room for."""
         old, new = segment.old + first, segment.new + first
         before: Sequence[Any] = [None] * count
         after: Sequence[Any] = before

@@ -1,4 +1,4 @@
-"""Where a list of the newest threads goes on: a short text, made by one engine for the same engine.
+"""Cursors: short texts that say where a list of the newest threads goes on. Only the engine that made one reads it.
 
 It comes back from callers, and from clients of a server, so it is checked like everything else that they send. It only
 says where to go on: whoever makes up one of his own sees nothing else than he would have seen without it.
@@ -23,12 +23,12 @@ class ForeignCursorError(ConfigurationError):
 
 
 def cursor_of(*parts: int | str) -> str:
-    """Numbers from 0 on, and perhaps a text at the end."""
+    """Make a cursor of numbers from 0 on, with a text at the end if there is one."""
     return ":".join(map(str, parts))
 
 
 def numbers_in(cursor: str, count: int) -> list[int]:
-    """The numbers of a cursor that has only numbers."""
+    """Read the numbers of a cursor that has nothing else."""
     numbers, rest = parts_of(cursor, count)
     if rest:
         raise ForeignCursorError
@@ -36,7 +36,7 @@ def numbers_in(cursor: str, count: int) -> list[int]:
 
 
 def parts_of(cursor: str, count: int) -> tuple[list[int], str]:
-    """The numbers of a cursor, and the text behind them."""
+    """Read the numbers of a cursor, and the text at its end."""
     parts = cursor.split(":", count)
     numbers = parts[:count]
     if len(numbers) < count or not all(_NUMBER.fullmatch(number) for number in numbers):
@@ -45,7 +45,7 @@ def parts_of(cursor: str, count: int) -> tuple[list[int], str]:
 
 
 def check_cursor(cursor: object) -> str | None:
-    """A cursor as a caller gave it."""
+    """Refuse a value that no store can have given out as a cursor. None is allowed: it means the first page."""
     if cursor is None:
         return None
     if not isinstance(cursor, str) or not 0 < len(cursor) <= MAX_LENGTH:

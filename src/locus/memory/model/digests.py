@@ -29,12 +29,12 @@ MOST_MARKS = 64
 
 
 def fingerprint(text: str) -> bytes:
-    """The digest of one text, by which equal items are recognised."""
+    """The digest of one text. Items with equal digests count as equal."""
     return blake2b(text.encode(), digest_size=DIGEST_SIZE).digest()
 
 
 def extended(before: bytes, text: str) -> bytes:
-    """The digest of what precedes a position, after one more item."""
+    """The digest of all items up to a position, made from the digest of those before the last one, and its text."""
     return blake2b(before + text.encode(), digest_size=DIGEST_SIZE).digest()
 
 
@@ -44,19 +44,19 @@ def digest_text(digest: bytes | None) -> str | None:
 
 
 def texts_of(run: Run, sort_keys: bool) -> list[str]:
-    """The texts of the items in a run."""
+    """The JSON text of each item in a run."""
     return [encode(item, sort_keys=sort_keys) for item in decode(run.items)]
 
 
 class Mark(NamedTuple):
-    """A position on a branch, and the digest of what precedes it."""
+    """A position on a branch, and the digest of all items before it."""
 
     position: int
     digest: bytes
 
 
 class DigestChain(NamedTuple):
-    """The marks of a branch as of a run, in order, as far as they are known.
+    """The known marks of a branch as of one run, in order.
 
     `tip` is that run, if nobody has digested its items yet: most states that are loaded are never saved.
     """
@@ -65,14 +65,14 @@ class DigestChain(NamedTuple):
     tip: Run | None = None
 
     def at(self, position: int, sort_keys: bool) -> bytes | None:
-        """The digest of what precedes a position; None if that is not known."""
+        """The digest of all items before a position; None if it is not known."""
         for mark in reversed(self.digested(sort_keys)):
             if mark.position <= position:
                 return mark.digest if mark.position == position else None
         return None
 
     def continued(self, position: int, texts: Iterable[str], sort_keys: bool) -> DigestChain:
-        """The chain after a run with these items was added at a position."""
+        """The chain of the branch after a run with these items was added at a position."""
         if self.at(position, sort_keys) is None:
             return UNKNOWN_CHAIN
         before = self.digested(sort_keys)
@@ -81,7 +81,7 @@ class DigestChain(NamedTuple):
         return DigestChain(with_items(before, texts)[-MOST_MARKS:])
 
     def digested(self, sort_keys: bool) -> tuple[Mark, ...]:
-        """All marks, also those of the run that nobody has digested yet."""
+        """All marks, including those of the last run, which are computed only now."""
         tip = self.tip
         if tip is None or not self.marks or self.marks[-1].position != tip.start:
             return self.marks

@@ -15,7 +15,7 @@ _OFF: Final = timedelta(seconds=5)
 
 
 def clock(theirs: datetime, asked: datetime, precision: timedelta = timedelta(0)) -> list[Finding]:
-    """Compare the server's time with ours: it was asked at `asked`, and has answered by now."""
+    """A finding if the server's clock and this one differ. The server was asked at `asked`, and has just answered."""
     behind, ahead = asked - (theirs + precision), theirs - datetime.now(UTC)
     if max(behind, ahead) <= _OFF:
         return []
@@ -30,7 +30,7 @@ def clock(theirs: datetime, asked: datetime, precision: timedelta = timedelta(0)
 
 
 def http_time(date: str) -> datetime | None:
-    """The time in the header `Date`, to the second; None if there is none."""
+    """The time in an HTTP header `Date`, to the second; None if there is none."""
     try:
         found = parsedate_to_datetime(date)
     except ValueError:
@@ -39,7 +39,7 @@ def http_time(date: str) -> datetime | None:
 
 
 def missing_indexes(wanted: Mapping[str, str], there: set[str]) -> list[Finding]:
-    """`wanted` has for the name of each index the statement that creates it."""
+    """A finding for each missing index. `wanted` maps the name of an index to the statement that creates it."""
     return [
         Finding(
             "error",
@@ -53,7 +53,7 @@ def missing_indexes(wanted: Mapping[str, str], there: set[str]) -> list[Finding]
 
 
 def not_told(what: str) -> Finding:
-    """Something that this user may not ask the server."""
+    """The finding that this user may not ask the server for something."""
     return Finding(
         "note",
         f"the server does not tell this user {what}",

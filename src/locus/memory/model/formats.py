@@ -1,4 +1,4 @@
-"""Which stores a version of Locus may use, by the numbers of formats.
+"""The numbers of stored formats, which say whether this version of Locus may use a store.
 
 A store has the number of its format. From a version that knows that number, or a higher one, everything is possible.
 Beside it stands, for those that know only lower numbers, from which on they may still read and write: so that workers
@@ -18,7 +18,7 @@ def oldest(reading: bool) -> str:
 
 
 def check_format(found: int, known: int, least: object, subject: str) -> None:
-    """Refuse a store in a newer format; `least` is the number that one has to know at least to use it.
+    """Refuse a store whose format is newer. `least` is the lowest format that a version must know to use it.
 
     `subject` is the store with its verb: "the tables have".
     """

@@ -34,7 +34,7 @@ def check_id(value: object, what: str = "thread_id", *, empty: bool = False) -> 
 
 
 def check_ids(thread_id: str, checkpoint_id: str | None, namespace: str) -> None:
-    """Refuse ids that are not valid. `None` is the latest checkpoint, and no namespace."""
+    """Refuse ids that are not valid. None is allowed as a checkpoint (the latest) and as a namespace (all)."""
     check_id(thread_id)
     check_id(namespace, "namespace", empty=True)
     if checkpoint_id is not None:
@@ -42,7 +42,7 @@ def check_ids(thread_id: str, checkpoint_id: str | None, namespace: str) -> None
 
 
 def check_text(value: str, what: str) -> None:
-    """Refuse lone surrogates, which no encoding has."""
+    """Refuse lone surrogates, which no encoding can represent."""
     try:
         if not value.isascii():
             value.encode()
@@ -56,12 +56,12 @@ def new_id() -> str:
 
 
 def digest(text: str) -> str:
-    """A name for a text: the same for the same text, and for no other."""
+    """A short name for a text: equal for equal texts, and different for different ones."""
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
 def shown_thread(thread_id: str) -> str:
-    """How a report of damage names a thread: it may end up in a log, where an id may not be read."""
+    """How a report of damage names a thread: by a digest, because logs must not show its id."""
     return f"thread #{digest(thread_id)[:12]}"
 
 
@@ -101,33 +101,33 @@ class Pattern:
 
     @cached_property
     def _literal(self) -> str:
-        """What the pattern begins with, up to its first `*` or `?`."""
+        """The beginning of the pattern, up to its first `*` or `?`."""
         return re.split(r"[*?]", self.text, maxsplit=1)[0]
 
     @cached_property
     def prefix(self) -> str:
-        """What every match starts with: lets a database look at a range instead of everything."""
+        """The text that every match begins with, so that a database can look at a range instead of everything."""
         return self._literal if self._literal.startswith(self.within) else self.within
 
     @cached_property
     def end(self) -> str | None:
-        """The first text behind all matches; None if there is none."""
+        """The first text behind all matches, in the order of code points; None if there is none."""
         # Nothing comes between a text and the same text with the lowest of all characters behind it.
         return self.text + "\0" if self._literal == self.text else prefix_end(self.prefix)
 
     @property
     def from_after(self) -> bool:
-        """Whether a list begins behind `after`; else it begins with `prefix`."""
+        """Whether a list of matches begins behind `after`. If not, it begins with `prefix`."""
         return bool(self.after) and self.after >= self.prefix
 
     @cached_property
     def matches_range(self) -> bool:
-        """Whether everything from `prefix` or `after` on, up to `end`, is a match, so that none has to be looked at."""
+        """Whether every id between the beginning of the range and `end` matches, so that none must be checked."""
         return self.text.rstrip("*") == self._literal and not self.matches_none
 
     @cached_property
     def matches_none(self) -> bool:
-        """Whether the pattern and what ids have to start with exclude each other, or `after` is behind both."""
+        """Whether no id can match: `prefix` and the pattern exclude each other, or `after` is behind both."""
         if len(self.prefix) > MAX_ID_LENGTH:
             return True
         if not self._literal.startswith(self.within) and not self.within.startswith(self._literal):
@@ -162,7 +162,7 @@ def check_pattern(value: object, *, within: object = "", after: object = None) -
 
 
 def check_prefix(value: object, what: str = "prefix") -> str:
-    """What ids have to start with: any text. No id starts with one that is longer than an id."""
+    """Check a prefix of ids: any text. No id begins with a prefix that is longer than an id may be."""
     if not isinstance(value, str):
         raise InvalidIdError(f"{what} must be a str, got {type(value).__name__}: {value!r:.80}")
     check_text(value[: MAX_ID_LENGTH + 1], what)
@@ -170,7 +170,7 @@ def check_prefix(value: object, what: str = "prefix") -> str:
 
 
 def check_after(value: object) -> str:
-    """What ids have to come behind: any text, or nothing at all for None."""
+    """Check the id behind which a list begins: any text; None stands for the beginning."""
     if value is None:
         return ""
     # No id is longer than this, so the same ids come behind the rest as behind the whole.
@@ -197,7 +197,7 @@ def words(text: str) -> list[str]:
 
 
 def _composed(text: str) -> str:
-    """The text in normal form C, made of short pieces.
+    """The text in Unicode's normal form C.
 
     Normalizing sorts combining marks, which takes a time that grows by the square of how many stand in a row. No
     ASCII character is ever joined to what stands before it, so that is where pieces end; long texts without any are
@@ -218,7 +218,7 @@ def _composed(text: str) -> str:
 
 
 def query_terms(query: str) -> list[str]:
-    """The different words of a query; too many are refused."""
+    """The different words of a query. A query with too many is refused."""
     if len(query) > MAX_QUERY_LENGTH:
         raise ConfigurationError(
             f"a search query has at most {MAX_QUERY_LENGTH:,} characters, got {len(query):,}: search for fewer words"
@@ -227,13 +227,13 @@ def query_terms(query: str) -> list[str]:
 
 
 def checked_terms(terms: Iterable[str]) -> list[str]:
-    """Different words, each as `words` makes them. No engine gets anything else to search for."""
-    found = list(dict.fromkeys(terms))
-    if len(found) > MAX_TERMS:
+    """Check that terms are different words, as `words` makes them. Engines search for nothing else."""
+    different = list(dict.fromkeys(terms))
+    if len(different) > MAX_TERMS:
         raise ConfigurationError(
-            f"a search has at most {MAX_TERMS} different words, got {len(found):,}: search for fewer"
+            f"a search has at most {MAX_TERMS} different words, got {len(different):,}: search for fewer"
         )
-    for term in found:
+    for term in different:
         if len(term) > MAX_QUERY_LENGTH or not _LOWER_WORD.fullmatch(term) or term != term.lower():
             raise ConfigurationError("a term of a search is one word in lower case: only letters and digits")
-    return found
+    return different

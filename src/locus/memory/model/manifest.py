@@ -1,4 +1,4 @@
-"""How a checkpoint is read back: what its manifest says, the lists that it names, and the digests of their branches.
+"""Reads manifests: which extents and large values a checkpoint has, and the items that runs show of them.
 
 `records` describes the format, and `plan` writes it. Pure functions.
 """
@@ -39,7 +39,7 @@ LARGEST_TIP = 65_536
 
 
 def decode_manifest(manifest: str) -> Cuts:
-    """What a manifest says. A load asks twice: the engine for the runs, then whoever puts them together."""
+    """The content of a manifest: for each path that was cut out of the head, the extents or the large value."""
     return _remembered(manifest) if len(manifest) <= LONGEST_REMEMBERED else _decoded(manifest)
 
 
@@ -61,7 +61,7 @@ def _decoded(manifest: str) -> Cuts:
 
 
 def checked_extent(branch: object, run: object, skip: object, length: object) -> Extent:
-    """An extent, if that is what was stored: its numbers bound queries and loops."""
+    """Make an extent of stored values. Others than a text and three numbers are refused, since they bound loops."""
     if type(branch) is str and type(run) is type(skip) is type(length) is int:
         extent = Extent(branch, run, skip, length)
         if min(extent[1:]) >= 0 and max(extent[1:]) <= MOST:
@@ -70,7 +70,7 @@ def checked_extent(branch: object, run: object, skip: object, length: object) ->
 
 
 def extents_in(cuts: Cuts) -> list[Extent]:
-    """Everything that has to be read to put back what was cut out."""
+    """The extents of everything that was cut out of a head."""
     extents: list[Extent] = []
     for cut in cuts.values():
         extents += [Extent(cut, 0, 0, 1)] if isinstance(cut, str) else cut
@@ -78,12 +78,12 @@ def extents_in(cuts: Cuts) -> list[Extent]:
 
 
 def extents_at(cut: tuple[Extent, ...] | str) -> tuple[Extent, ...]:
-    """Where something is that was cut out. A large value is alone on a branch of its own."""
+    """The extents of one thing that was cut out. A large value is the only item of a branch of its own."""
     return (Extent(cut, 0, 0, 1),) if isinstance(cut, str) else cut
 
 
 def wanted(manifest: str) -> list[Extent]:
-    """Everything that has to be read to put a checkpoint together."""
+    """The extents that a reader of a checkpoint needs, by its manifest."""
     return extents_in(decode_manifest(manifest))
 
 
@@ -101,7 +101,7 @@ def newest_runs(manifests: Iterable[str]) -> dict[str, int]:
 
 
 def by_branch(runs: Iterable[Run]) -> dict[str, list[Run]]:
-    """Runs as `Stored` has them."""
+    """Runs grouped by branch."""
     branches: dict[str, list[Run]] = {}
     for run in runs:
         branches.setdefault(run.branch, []).append(run)
@@ -109,7 +109,7 @@ def by_branch(runs: Iterable[Run]) -> dict[str, list[Run]]:
 
 
 def digest_before(run: Run) -> bytes | None:
-    """The digest of what precedes a run; None if that is not known."""
+    """The stored digest of all items that precede a run; None if it has none."""
     if run.start == 0:
         return BEGINNING
     if run.before is None or len(run.before) != DIGEST_LENGTH:
@@ -121,7 +121,7 @@ def digest_before(run: Run) -> bytes | None:
 
 
 def fits(older: Run, newer: Run) -> bool:
-    """Whether a run can be what another one, which is stored now, was added to."""
+    """Whether `newer`, which is stored now, may have been added to a branch that ended with `older`."""
     start, end = digest_before(older), digest_before(newer)
     if start is None or end is None:
         return True
@@ -136,7 +136,7 @@ def fits(older: Run, newer: Run) -> bool:
 
 
 def chain_of(runs: Sequence[Run], number: int) -> DigestChain:
-    """The chain of a branch as of the run with this number, from what is stored of it. Digests nothing, if it can."""
+    """The digest chain of a branch as of the run with this number, from stored digests."""
     marks: list[Mark] = []
     tip: Run | None = None
     for run in sorted(runs, key=_NUMBER, reverse=True):
@@ -158,12 +158,12 @@ def chain_of(runs: Sequence[Run], number: int) -> DigestChain:
 
 
 def items_text(extents: Iterable[Extent], runs: Mapping[str, Sequence[Run]]) -> str:
-    """The JSON array of a list, put together from the texts of its runs."""
+    """The JSON array of a list, assembled from the texts of its runs."""
     return "".join(items_texts(extents, runs))
 
 
 def items_texts(extents: Iterable[Extent], runs: Mapping[str, Sequence[Run]]) -> list[str]:
-    """The JSON array of a list in parts, for whoever puts it into a larger text: then each is copied once."""
+    """The JSON array of a list as a sequence of texts, so that a caller who joins them copies each only once."""
     texts: list[str] = []
     for extent in extents:
         ordered = sorted(runs.get(extent.branch, ()), key=_NUMBER)
@@ -175,12 +175,12 @@ def items_texts(extents: Iterable[Extent], runs: Mapping[str, Sequence[Run]]) ->
 
 
 def pieces_text(pieces: Iterable[tuple[Run, int, int]]) -> str:
-    """The JSON array of parts of runs, as `visible` gives them."""
+    """The JSON array of the pieces of runs that `visible` gives."""
     return "".join(_array(list(_texts(pieces))))
 
 
 def _array(texts: Sequence[str]) -> list[str]:
-    """The parts of a JSON array with these texts in it. In C, because there may be many."""
+    """The parts of a JSON array whose items have these texts."""
     if not texts:
         return ["[]"]
     parts = [","] * (2 * len(texts) + 1)
@@ -199,7 +199,7 @@ def _texts(pieces: Iterable[tuple[Run, int, int]]) -> Iterator[str]:
 
 
 def list_items(extents: Sequence[Extent], runs: Mapping[str, Sequence[Run]]) -> list[Any]:
-    """The items of a list.
+    """The items that extents show of runs, in order.
 
     Short texts are parsed together, because each call takes its time; long ones where they are, because copying them
     does.
@@ -273,7 +273,7 @@ def _pieces(extent: Extent, ordered: Sequence[Run], fits: Callable[[Run, Run], b
 
 
 def check_named(extents: Iterable[Extent], runs: Mapping[str, Sequence[Run]], *, since: bool = True) -> None:
-    """Refuse runs that lack one which an extent names: older ones would pass for what it said.
+    """Refuse runs if one is missing that an extent names: an older run would show other items in its place.
 
     A removal lets no such run go, even if it shows nothing. Older versions did, so this is only for what was stored
     `since`. Where nobody can say when a checkpoint was stored, an older run of the branch can: only later versions
@@ -288,12 +288,12 @@ def check_named(extents: Iterable[Extent], runs: Mapping[str, Sequence[Run]], *,
 
 
 def has_named(extents: Iterable[Extent], runs: Mapping[str, Sequence[Run]]) -> bool:
-    """Whether every run is there that an extent names."""
+    """Whether the run that each extent names is there."""
     return all(has_run(runs.get(extent.branch, ()), extent.run) for extent in extents)
 
 
 def has_run(runs: Sequence[Run], number: int) -> bool:
-    """Whether the run with this number is there. It is near the end, most likely."""
+    """Whether the run with this number is there. Looks from the end, where it usually is."""
     for run in reversed(runs):  # noqa: SIM110 - in half the time
         if run.number == number:
             return True
@@ -301,7 +301,7 @@ def has_run(runs: Sequence[Run], number: int) -> bool:
 
 
 def _is_all(extent: Extent, runs: Sequence[Run]) -> bool:
-    """Whether these are all runs, only ever appended, and the extent is all of them: then there is no doubt."""
+    """Whether an extent covers all of these runs, each of which only appended: then every item is visible."""
     if not runs or runs[-1].number != extent.run or runs[0].start != extent.skip:
         return False
     if runs[-1].number - runs[0].number != len(runs) - 1:
@@ -317,7 +317,7 @@ def _is_all(extent: Extent, runs: Sequence[Run]) -> bool:
 def walk(
     extent: Extent, runs: Sequence[Run] | Sequence[RunInfo], done: dict[int, int] | None = None
 ) -> Iterator[tuple[int, int, int]]:
-    """What an extent shows, from its end backwards: `(index of the run, from, to)` inside each run.
+    """The items that an extent shows, from its end backwards: `(index of the run, from, to)` inside each run.
 
     `runs` are those of one branch in the order of their numbers. Read from the newest backwards, a run shows
     what no newer one has replaced. `done` remembers where walks have been, by index: where one has gone on as far

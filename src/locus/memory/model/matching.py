@@ -1,4 +1,4 @@
-"""Search and metadata queries for engines that have no index: they look at what they have."""
+"""Search and metadata queries for engines that have no index, and look through everything they have."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ RANKED = 200
 
 
 def searchable(text: str) -> str:
-    """What search sees of a JSON text."""
+    """The text of a stored JSON value in which a search looks for words."""
     return "\n".join(texts_in(decode(text)))
 
 
 def score(terms: Sequence[str], text: str) -> float:
-    """How well a text answers; 0 if a term is missing."""
+    """A number for how well a text matches the terms; 0 if one is missing."""
     found = words(text)
     counts = Counter(found)
     if any(term not in counts for term in terms):
@@ -44,7 +44,7 @@ def snippet(terms: Sequence[str], text: str) -> str:
 
 
 def table_hits(table: ThreadTable, terms: Sequence[str]) -> Iterator[Hit]:
-    """Where a thread contains the terms: at the checkpoint that brought the text, or the first that has it."""
+    """The checkpoints of a thread that contain the terms: the one that added the text, or the first that has it."""
     done: dict[str, dict[int, int]] = {}
     seen: set[tuple[str, int, int, int]] = set()
     for row in table.rows.values():
@@ -62,12 +62,12 @@ def table_hits(table: ThreadTable, terms: Sequence[str]) -> Iterator[Hit]:
 
 
 def shown_text(run: Run, low: int, high: int) -> str:
-    """What search sees of a part of a run."""
+    """The text of a part of a run in which a search looks for words."""
     return "\n".join(texts_in(decode(run.items)[low:high]))
 
 
 def best_hits(found: Iterable[Hit], limit: int) -> list[Hit]:
-    """One hit for each checkpoint, best first; of equals the newer one."""
+    """The best hit of each checkpoint, best first. Of equal hits, the newer checkpoint comes first."""
     best: dict[tuple[str, str, str], Hit] = {}
     for hit in found:
         key = (hit.entry.thread_id, hit.entry.namespace, hit.entry.checkpoint_id)
@@ -83,7 +83,7 @@ def has_value(metadata: str, key: str, value: str) -> bool:
 
 
 def newest_threads(entries: Iterable[Entry], limit: int, before: str | None) -> NewestThreads:
-    """A page of threads, of which these are the newest checkpoints, by their times.
+    """A page of the list of newest threads. `entries` has the newest checkpoint of each thread.
 
     Threads of the same time are in the order of their ids, so that a page can end between them.
     """
@@ -101,7 +101,7 @@ def newest_threads(entries: Iterable[Entry], limit: int, before: str | None) -> 
 
 
 def newest(entries: Iterable[Entry], limit: int) -> list[Entry]:
-    """Entries of several threads, newest first; inside a thread the order is that of commits, not of clocks."""
+    """Entries of several threads, newest first. In a thread, the order of commits decides, not the clock."""
     reached: dict[str, datetime] = {}
     timed: list[tuple[datetime, int, Entry]] = []
     for entry in sorted(entries, key=lambda entry: entry.seq):

@@ -1,4 +1,4 @@
-"""Parts of a checkpoint, read without the rest. Pure functions.
+"""Parts of a checkpoint that can be read without the rest. Pure functions.
 
 A `Range` names some items of one list, a `Window` the last items of several lists, `Ends` what a save of something
 unknown is compared with. `needed` says which extents hold them, so that an engine reads the runs of these and no
@@ -36,7 +36,7 @@ class Range:
     count: int
 
     def within(self, total: int) -> tuple[int, int]:
-        """The positions that are meant in a list of so many items: from, to."""
+        """The positions of the range in a list of so many items: from, to."""
         start = min(self.start if self.start >= 0 else max(0, total + self.start), total)
         return start, min(start + self.count, total)
 
@@ -49,13 +49,13 @@ class Window:
     paths: frozenset[Path]
 
     def start(self, total: int) -> int:
-        """The first position that is meant in a list of so many items."""
+        """The position at which the window of a list of so many items begins."""
         return max(0, total - self.last)
 
 
 @dataclass(frozen=True, slots=True)
 class Ends:
-    """The last items of every extent of every list, and no large values: enough to recognise what is stored."""
+    """The last items of every extent, and no large values: enough for a save to recognise what is stored."""
 
     last: int
 
@@ -64,14 +64,14 @@ Part = Range | Window | Ends
 
 
 def checked_last(last: int) -> int:
-    """The size of a window, if that is what a caller gave."""
+    """Check the size of a window that a caller gave."""
     if not isinstance(last, int) or isinstance(last, bool) or not 1 <= last <= MOST:
         raise ConfigurationError(f"last is how many items of each list are loaded, from 1 on, got {last!r:.40}")
     return last
 
 
 def checked_range(path: Sequence[str], start: int, count: int) -> Range:
-    """A range, if that is what a caller gave."""
+    """Check the path, the start and the count of a range that a caller gave."""
     names = path if isinstance(path, Sequence) and not isinstance(path, str) else ()
     if not 0 < len(names) <= MAX_DEPTH or not all(isinstance(name, str) for name in names):
         raise ConfigurationError(f'path is the names that lead to a list, such as ("messages",), got {path!r:.80}')
@@ -82,7 +82,7 @@ def checked_range(path: Sequence[str], start: int, count: int) -> Range:
 
 
 def needed(manifest: str, part: Part) -> list[Extent]:
-    """The extents that hold a part: cut to what is needed of each."""
+    """The extents that hold a part of a checkpoint. Each is cut to the items that are needed."""
     cuts = decode_manifest(manifest)
     if isinstance(part, Window):
         return _in_window(cuts, part)
@@ -97,16 +97,16 @@ def needed(manifest: str, part: Part) -> list[Extent]:
 
 
 def _in_window(cuts: Cuts, part: Window) -> list[Extent]:
-    found: list[Extent] = []
+    extents: list[Extent] = []
     for path, cut in cuts.items():
         if isinstance(cut, str):
-            found.append(Extent(cut, 0, 0, 1))
+            extents.append(Extent(cut, 0, 0, 1))
         elif path in part.paths:
             total = total_of(cut)
-            found += between(cut, part.start(total), total)
+            extents += between(cut, part.start(total), total)
         else:
-            found += cut
-    return found
+            extents += cut
+    return extents
 
 
 def _end(extent: Extent, last: int) -> Extent:
@@ -115,7 +115,7 @@ def _end(extent: Extent, last: int) -> Extent:
 
 
 def page_of(stored: Stored, part: Range) -> ItemPage:
-    """The items of a range. What stands at its path, if it is no list, is an error of the caller."""
+    """The items of a range. If the path leads to no list, that is the caller's error."""
     cuts = decode_manifest(stored.manifest)
     cut = cuts.get(part.path)
     if cut is None or isinstance(cut, str):
@@ -128,12 +128,12 @@ def page_of(stored: Stored, part: Range) -> ItemPage:
 
 
 def total_of(extents: Iterable[Extent]) -> int:
-    """How many items they hold."""
+    """The number of items in these extents."""
     return sum(extent.length for extent in extents)
 
 
 def between(extents: Iterable[Extent], low: int, high: int) -> list[Extent]:
-    """What of these extents holds the items of their list from one position to another."""
+    """The extents of the items from position `low` of a list up to position `high`."""
     found, at = [], 0
     for extent in extents:
         first, last = max(low - at, 0), min(high - at, extent.length)
@@ -150,7 +150,7 @@ def _values_above(cuts: Cuts, path: Path) -> list[str]:
 
 
 def page_of_value(value: Any, part: Range) -> ItemPage:
-    """The same, of a whole payload."""
+    """The items of a range, taken from a whole payload."""
     for step in part.path:
         value = value.get(step) if isinstance(value, dict) else None
     items = _checked_list(value, part.path)
@@ -159,7 +159,7 @@ def page_of_value(value: Any, part: Range) -> ItemPage:
 
 
 def _list_in_head(stored: Stored, cuts: Cuts, path: Path) -> list[Any]:
-    """A list that was not cut out, because it is short."""
+    """A list that stands in the head, because it is short."""
     value: Any = decode(stored.head)
     for length, step in enumerate(path, 1):
         value = value.get(step) if isinstance(value, dict) else None

@@ -35,7 +35,7 @@ OMITTED: Final = "locus_omitted"
 
 
 def dict_payload(data: Mapping[str, Any]) -> Payload:
-    """A plain dict taken apart; its keys must be text."""
+    """Take a plain dict apart for a save. Its keys must be text."""
     if not isinstance(data, dict):
         raise SerializationError(
             f"a storage backend keeps dicts, got {type(data).__name__}: {data!r:.80}. "
@@ -73,7 +73,7 @@ def payload_text(stored: Stored) -> str:
 
 
 def _fill(parts: list[str], value: Any, tree: Mapping[Any, Any]) -> None:
-    """Add the parts of a value's text. They are joined once, in the end: the text may be tens of megabytes long."""
+    """Add the pieces of a value's JSON to `parts`, which are joined once: the text may be very long."""
     inner = {key: node for key, node in tree.items() if key is not None}
     if None in tree:
         if not inner:
@@ -98,7 +98,7 @@ def _unfit() -> CorruptCheckpointError:
 
 
 def dict_from(stored: Stored, without: Collection[Path] = ()) -> dict[str, Any]:
-    """The dict of a stored checkpoint. The lists at the paths `without` need not have been read, and may be empty."""
+    """The dict of a stored checkpoint. The lists at the paths `without` stay empty, and need not have been read."""
     payload: Any = decode(stored.head)
     cuts = decode_manifest(stored.manifest)
     for path in sorted(cuts.keys() - set(without), key=len):  # what lies inside a large value comes after it
@@ -115,7 +115,7 @@ def dict_from(stored: Stored, without: Collection[Path] = ()) -> dict[str, Any]:
 
 
 def placed(payload: Any, path: Path, content: Any) -> Any:
-    """A payload, or a value of one, with this where a path leads to. It is changed in place, unless it is frozen."""
+    """A payload with `content` at a path. It is changed in place, unless it is frozen."""
     if not path:
         return content
     if not isinstance(payload, dict) or path[0] not in payload:
@@ -127,7 +127,7 @@ def placed(payload: Any, path: Path, content: Any) -> Any:
 
 
 def left_out_items(stored: Stored, trace: Trace) -> dict[Path, list[Any]]:
-    """The items that a window left out, from the whole checkpoint that it was loaded from."""
+    """The items that a window left out, read from the whole checkpoint that it was loaded from."""
     lists = ((path, cut) for field in trace.fields.values() for path, cut in field.cuts.items())
     return {
         path: list_items(between(cut.extents, 0, cut.omitted), stored.runs)
@@ -137,7 +137,7 @@ def left_out_items(stored: Stored, trace: Trace) -> dict[Path, list[Any]]:
 
 
 def traced_again(fields: Mapping[str, FieldTrace], stored: Stored, window: Base | None) -> Trace | None:
-    """The trace of a window, moved to a checkpoint that has equal content; None if that is stored in another way."""
+    """The trace of a window, adapted to an equal checkpoint; None if that one is stored differently."""
     stored_cuts = decode_manifest(stored.manifest)
     moved: dict[str, FieldTrace] = {}
     for name, trace in fields.items():
@@ -155,18 +155,18 @@ def traced_again(fields: Mapping[str, FieldTrace], stored: Stored, window: Base 
 
 
 def chains(stored: Stored, extents: tuple[Extent, ...]) -> dict[str, DigestChain]:
-    """The chains of the branches that a list is on."""
+    """The digest chain of each branch that a list is stored on."""
     newest = newest_in(extents)
     return {branch: chain_of(stored.runs.get(branch, ()), number) for branch, number in newest.items()}
 
 
 def unread_trace(stored: Stored) -> Trace:
-    """A trace of a checkpoint of which only the ends of the lists were read: the items are not known."""
+    """A trace of a checkpoint of which only the ends of lists were read. It has no items."""
     return _trace(stored, lambda _, extents: ListTrace(extents, chains=chains(stored, extents)))
 
 
 def stored_trace(stored: Stored, sort_keys: bool, older: Trace | None = None) -> Trace:
-    """A trace of a checkpoint that was read: one pass over all of its items.
+    """A trace of a checkpoint that was read, with the digest of every item.
 
     Where a list begins as in an older trace, only the items behind that are looked at.
     """
@@ -174,7 +174,7 @@ def stored_trace(stored: Stored, sort_keys: bool, older: Trace | None = None) ->
 
 
 def kept_trace(stored: Stored, kept: Mapping[str, int], sort_keys: bool) -> Trace:
-    """A trace for a save that keeps the first so many items of these lists without having read them.
+    """A trace for a save that keeps the first items of some lists without having read them.
 
     They are for the payload to name as `omitted`. Of each of the lists the last item has to be there, and all of
     everything else (a `Window`).
@@ -204,7 +204,7 @@ def _digested(
 
 
 def _shared(old: Sequence[Extent], new: Sequence[Extent], runs: Mapping[str, Sequence[Run]]) -> int:
-    """How many items two versions of a list share at the beginning, judged by their extents."""
+    """The number of items at the beginning that two versions of a list share, judged by their extents."""
     shared = 0
     for before, now in zip(old, new, strict=False):
         if before == now:
@@ -218,7 +218,7 @@ def _shared(old: Sequence[Extent], new: Sequence[Extent], runs: Mapping[str, Seq
 
 
 def _trace(stored: Stored, list_trace: Callable[[Path, tuple[Extent, ...]], ListTrace]) -> Trace:
-    """A trace of what was read, which knows no field: only what was cut out of each."""
+    """A trace of the parts that were cut out of a checkpoint's head. It says nothing about the head itself."""
     fields: dict[str, dict[Path, ListTrace | str]] = {}
     for path, cut in decode_manifest(stored.manifest).items():
         fields.setdefault(path[0], {})[path] = cut if isinstance(cut, str) else list_trace(path, cut)

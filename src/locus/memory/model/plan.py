@@ -34,7 +34,7 @@ from locus.memory.model.trace import FieldTrace, ListTrace, Trace
 
 @dataclass(frozen=True, slots=True)
 class EncodedList:
-    """A list that the caller encodes: the digest of each item's text, and the texts.
+    """A list that its caller has encoded: the digest of each item's text, and the texts themselves.
 
     A text is asked for only if it has to be written.
     """
@@ -50,7 +50,7 @@ _UNKNOWN: Final = Lineage()
 
 
 class Payload(NamedTuple):
-    """A payload as the planner takes it: plain values, and fields that lists may be cut out of.
+    """A payload taken apart for the planner: plain values, and fields that lists may be cut out of.
 
     `frozen` says that a field which is a frozen object can be recognised by its identity; `checked`, that all of it is
     known to be JSON, except that an `EncodedList` may stand for a list.
@@ -69,7 +69,7 @@ class Payload(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """The head, the manifest and the runs that a save writes, and what to remember of them."""
+    """The result of planning a save: the head, the manifest, new runs, and the trace to remember."""
 
     head: str
     manifest: str
@@ -98,7 +98,7 @@ _SEQUENCES = (list, tuple, EncodedList)
 
 
 class Planner:
-    """Works out one save. `base` is what the delta may refer to; without one everything is new.
+    """Plans one save. `base` is the trace of the checkpoint that it builds on; without one, everything is new.
 
     `own_branches` keeps it from continuing branches of the base: another writer has done so already. `left_out` has the
     items that a window left out, for a plan that cannot do without them: then it raises `LeftOutNeeded`.
@@ -114,7 +114,7 @@ class Planner:
         left_out: Mapping[Path, Sequence[object]] | None = None,
     ) -> None:
         self.sort_keys = sort_keys
-        self.runs = Runs(rev, own_branches=own_branches)
+        self.runs = NewRuns(rev, own_branches=own_branches)
         self._base = base
         self._left_out = left_out
         self._values: dict[str, Run] = {}
@@ -178,7 +178,7 @@ class Planner:
         return FieldTrace(value if is_fixed else None, text, self._cuts, self._kept_left_out)
 
     def _cut(self, value: Any, path: Path) -> str:
-        """The text that stays in the head for a value; what is too much for it is cut out."""
+        """The JSON of a value for the head, after cutting out long lists and large values."""
         if isinstance(value, _SEQUENCES):
             return self._cut_list(value, path)
         if isinstance(value, dict):
@@ -195,7 +195,7 @@ class Planner:
         return "null"
 
     def _is_kept(self, branch: str) -> bool:
-        """Whether the base has a large value already."""
+        """Whether the base has stored a large value already."""
         fields = self._base.fields.values() if self._base else ()
         return any(branch == cut for trace in fields for cut in trace.cuts.values())
 
@@ -247,7 +247,7 @@ class Planner:
 
 
 class _ListPlan:
-    """One list of a payload: what of it is stored already, and the runs for the rest."""
+    """The plan for one list: the stored parts that it reuses, and new runs for the rest."""
 
     def __init__(
         self,
@@ -293,7 +293,7 @@ class _ListPlan:
         self.trace = ListTrace(extents, self._items if stable else None, self._digests, writer.chains, omitted)
 
     def _text(self, index: int) -> str:
-        """The JSON of an item, counted from the first that a window left out."""
+        """The JSON of the item at a position of the whole list, including the items that a window left out."""
         if index < self._omitted:
             if self._left_out is None:
                 raise LeftOutNeeded
@@ -315,7 +315,7 @@ class _ListPlan:
         return tuple(fingerprint(self._visible_text(index)) for index in range(len(self._items)))
 
     def _digests_of(self, items: Sequence[object]) -> tuple[bytes, ...]:
-        """The digests of items that are stored."""
+        """The digests of stored items."""
         return tuple(fingerprint(self._encoded_item(item, self._path)) for item in items)
 
     def _encoded_item(self, item: Any, path: tuple[str | int, ...]) -> str:
@@ -348,7 +348,7 @@ class _ListPlan:
         return align(self._known.digests or self._digests_of(self._known.items or ()), self._digests)
 
     def _by_chain(self, known: ListTrace) -> list[Match]:
-        """What this list begins with of a stored one of which only the digests of its branches are known.
+        """The common beginning of this list and a stored one, of which only digests of its branches are known.
 
         If that is not most of it, the stored one has to be read.
         """
@@ -371,16 +371,16 @@ class _ListPlan:
         return [Match(0, 0, at)] if at else []
 
     def _common_with(self, chain: DigestChain, extent: Extent, at: int) -> int:
-        """How many items of an extent are known to be those of this list from a position on."""
+        """The number of items of an extent that digests prove equal to those of this list from `at` on."""
         marks = {mark.position: mark.digest for mark in chain.digested(self._sort_keys)}
-        found = BEGINNING if extent.skip == 0 else marks.get(extent.skip)
-        if found is None:
+        digest = BEGINNING if extent.skip == 0 else marks.get(extent.skip)
+        if digest is None:
             return 0
         same = 0
         count = min(extent.length, len(self._items) - at)
         for index in range(count):
-            found = extended(found, self._visible_text(at + index))
-            if marks.get(extent.skip + index + 1) == found:
+            digest = extended(digest, self._visible_text(at + index))
+            if marks.get(extent.skip + index + 1) == digest:
                 same = index + 1
         return same
 
@@ -392,15 +392,15 @@ MAX_LEFT_OUT = 16
 
 
 class LeftOutNeeded(Exception):
-    """A plan needs the items that a window left out."""
+    """A plan needs the items that a window left out, to write them anew."""
 
 
 class ContentNeeded(Exception):
-    """A plan needs the content of the base, and knows only digests of it."""
+    """A plan needs the stored content of its base, because digests do not suffice."""
 
 
 class LeftOutUnknown(Exception):
-    """The base does not have the items that a window left out."""
+    """The base of a plan does not have the items that a window left out."""
 
 
 MOST_ITEMS = 256
@@ -410,7 +410,7 @@ An item that is longer is a run of its own."""
 
 
 def run_portions(texts: Sequence[str]) -> Iterable[Sequence[str]]:
-    """The items of each run, if these are added at once."""
+    """Split texts of items into portions, one for each run."""
     if len(texts) <= MOST_ITEMS and sum(map(len, texts)) + 2 * len(texts) <= LONGEST_RUN:
         return (texts,)
     return _many_portions(texts)
@@ -427,8 +427,8 @@ def _many_portions(texts: Sequence[str]) -> Iterator[Sequence[str]]:
     yield texts[first:]
 
 
-class Runs:
-    """The runs that one save adds. `own_branches` keeps it from continuing those of its base."""
+class NewRuns:
+    """The runs that one save adds. With `own_branches`, it continues none of its base's branches."""
 
     def __init__(self, rev: str, *, own_branches: bool) -> None:
         self._rev = rev
@@ -441,7 +441,7 @@ class Runs:
     def add(
         self, branch: str, number: int, start: int, texts: Sequence[str], chain: DigestChain, *, sort_keys: bool
     ) -> tuple[int, DigestChain]:
-        """Add items to a branch, from a number and a position on; its newest number then, and its chain with them."""
+        """Add items to a branch, as runs from a number and a position on. Returns the newest number and the chain."""
         for some in run_portions(texts):
             marks = chain.marks
             if chain.tip is None and marks and marks[-1].position == start:  # most runs are added at the end
@@ -456,7 +456,7 @@ class Runs:
 
 
 class ListWriter:
-    """Writes a list of `count` items that shares parts with a stored one: the extents of both, and the runs between.
+    """Writes a list of `count` items that shares parts with a stored list: finds extents, and adds runs between.
 
     `text` gives the JSON of the item at an index. `known` are the chains of the stored one. The first `omitted` items
     are those of the stored one, and their texts are best not asked for.
@@ -464,7 +464,7 @@ class ListWriter:
 
     def __init__(
         self,
-        runs: Runs,
+        runs: NewRuns,
         stored: tuple[Extent, ...],
         count: int,
         text: Callable[[int], str],
@@ -484,7 +484,7 @@ class ListWriter:
         """The chains of the list that was written."""
 
     def extents(self, matches: list[Match]) -> tuple[Extent, ...]:
-        """The extents of the list, after adding the runs that they need."""
+        """Add the runs that the list needs, and return its extents."""
         pieces = self._pieces(matches)
         if len(pieces) > MAX_EXTENTS:
             pieces = self._gathered(pieces)
@@ -499,14 +499,14 @@ class ListWriter:
         return extents
 
     def _opened(self, piece: range) -> Extent:
-        """The items on a branch of their own."""
+        """Write some items to a new branch, and return their extent."""
         branch = self._runs.open_branch()
         texts = [self._text(index) for index in piece]
         newest, self.chains[branch] = self._runs.add(branch, 0, 0, texts, OPENED_CHAIN, sort_keys=self._sort_keys)
         return Extent(branch, newest, 0, len(piece))
 
     def _pieces(self, matches: list[Match]) -> list[Extent | range]:
-        """The list as what is stored (extents) and what is not (ranges of indexes)."""
+        """The list as a sequence of stored parts (extents) and new ones (ranges of indexes)."""
         pieces: list[Extent | range] = []
         at = 0
         for match in matches:
@@ -524,7 +524,7 @@ class ListWriter:
         return pieces
 
     def _gathered(self, pieces: list[Extent | range]) -> list[Extent | range]:
-        """Fewer pieces: the first if it is at least half of the list, and the rest written anew."""
+        """A list in fewer pieces: the first one if it is at least half of it; the rest is written anew."""
         first, count = pieces[0], self._count
         if self._omitted:
             left_out = part(self._stored, 0, self._omitted)
@@ -536,7 +536,7 @@ class ListWriter:
         return [range(count)]
 
     def _continued(self, last: Extent, fresh: range) -> Extent | None:
-        """The last extent with the items added to its branch, unless another version has continued that branch."""
+        """The last extent, grown by items added to its branch; None if another version has continued the branch."""
         if not self._runs.may_continue or not _is_newest(last, self._stored):
             return None
         end = last.skip + last.length
@@ -549,17 +549,17 @@ class ListWriter:
 
 
 def _is_newest(last: Extent, stored: Sequence[Extent]) -> bool:
-    """Whether no stored extent is of a newer version of its branch, which has continued it."""
+    """Whether no other stored extent names a newer run of this extent's branch."""
     return len(stored) == 1 or all(extent.run <= last.run for extent in stored if extent.branch == last.branch)
 
 
 def run_of(branch: str, number: int, start: int, texts: Sequence[str], before: str | None = None) -> Run:
-    """A run of items that are JSON texts already."""
+    """Make a run of items whose JSON texts are given."""
     return Run(branch, number, start, len(texts), "[" + "\n,".join(texts) + "]", before)
 
 
 def encode_manifest(cuts: Cuts) -> str:
-    """The manifest of a payload: a line for everything that was cut out of it."""
+    """Write a manifest: one entry for each part that was cut out of a payload."""
     return encode_trusted(list(cuts.items()))
 
 

@@ -1,4 +1,4 @@
-"""What passes between the model and the engines: plain data, no I/O.
+"""The records that the model and the engines exchange: plain data, no I/O.
 
 A payload is stored as a *head*, and *runs* of items. Each list of the payload is cut out of the head; what
 is left of it there is `[]`, and a line in the *manifest* says where its items are:
@@ -18,7 +18,7 @@ item, and the manifest line has that name in place of extents.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import Enum, auto
@@ -40,7 +40,7 @@ Path = tuple[str, ...]
 
 
 class Extent(NamedTuple):
-    """`length` items, from position `skip` on, of `branch` as of its run number `run`."""
+    """A part of a list: `length` items from position `skip` on, of `branch` as of its run number `run`."""
 
     branch: str
     run: int
@@ -53,7 +53,7 @@ Cuts = Mapping[Path, tuple[Extent, ...] | str]
 
 
 class Run(NamedTuple):
-    """From position `start` on, `branch` now has these `length` items (a JSON array)."""
+    """Items added to a branch: from position `start` on, it now has these `length` items (a JSON array)."""
 
     branch: str
     number: int
@@ -65,7 +65,7 @@ class Run(NamedTuple):
 
 
 class CheckpointKey(NamedTuple):
-    """Names one checkpoint of a store."""
+    """The thread, the namespace and the id that together name one checkpoint of a store."""
 
     thread_id: str
     namespace: str
@@ -74,7 +74,7 @@ class CheckpointKey(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Base:
-    """The checkpoint that a delta refers to; `rev` tells it from a later one under the same id."""
+    """The checkpoint that a delta builds on. `rev` tells it from a later checkpoint of the same id."""
 
     checkpoint_id: str
     rev: str
@@ -112,7 +112,7 @@ class Commit:
 
 
 class Verdict(Enum):
-    """How an engine answers a commit. Only the first means that anything was written."""
+    """An engine's answer to a commit. Only `COMMITTED` means that something was written."""
 
     COMMITTED = auto()
     CONFLICT = auto()
@@ -124,7 +124,7 @@ class Verdict(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What an engine knows of a stored checkpoint when it decides on a commit."""
+    """The facts about a stored checkpoint that an engine needs to decide on a commit."""
 
     checkpoint_id: str
     seq: int
@@ -146,7 +146,7 @@ class Outcome:
 
     @property
     def is_written(self) -> bool:
-        """Whether a decision leads to a write; a repeated commit does not."""
+        """Whether the engine still has to write: a commit that was repeated has been written before."""
         return self.verdict is Verdict.COMMITTED and not self.repeated
 
 
@@ -189,7 +189,7 @@ class Stored:
 
 @dataclass(frozen=True, slots=True)
 class Exported:
-    """Checkpoints of a thread, oldest first, each without its runs, and the runs that they need beside known ones."""
+    """A page of a thread's export: checkpoints, oldest first, and the runs they need that the reader lacks."""
 
     checkpoints: list[Stored]
     runs: list[Run]
@@ -218,6 +218,22 @@ class Write(NamedTuple):
     value: str
 
 
+class Ancestor(NamedTuple):
+    """A checkpoint from which another one was made, and pending writes of it, in their order."""
+
+    checkpoint_id: str
+    rev: str
+    stored: Stored | None
+    """Its entry, head and manifest, without its runs; None if the reader knows the rev."""
+    writes: list[Write]
+
+    @classmethod
+    def of(cls, stored: Stored, writes: Iterable[Write], channels: Collection[str]) -> Ancestor:
+        """An ancestor with those of its pending writes that are to these channels."""
+        entry = stored.entry
+        return cls(entry.checkpoint_id, entry.rev, stored, [write for write in writes if write.channel in channels])
+
+
 @dataclass(frozen=True, slots=True)
 class TaskWrites:
     """The pending writes of one task of a checkpoint, as `KeepsWrites.put_writes` gets them."""
@@ -231,12 +247,12 @@ class TaskWrites:
 
 
 def writes_order(write: Write) -> tuple[str, str, int]:
-    """What the pending writes of a checkpoint are sorted by."""
+    """The key by which the pending writes of a checkpoint are sorted."""
     return write.task_path, write.task_id, write.idx
 
 
 class Finding(NamedTuple):
-    """Something about a store that whoever runs it should know, and what to do about it. It holds no id and no secret.
+    """A fact about a store that its operator should know, and advice. It contains no ids and no secrets.
 
     An `error` loses data or refuses it, a `warning` may do so one day, a `note` is good to know.
     """
@@ -249,7 +265,7 @@ class Finding(NamedTuple):
 
 
 class Salvage(NamedTuple):
-    """What can be kept of a damaged thread; checkpoints are named by namespace and id."""
+    """The parts of a damaged thread that can be kept. Checkpoints are named by namespace and id."""
 
     kept: tuple[tuple[str, str], ...]
     lost: tuple[tuple[str, str], ...]
@@ -258,7 +274,7 @@ class Salvage(NamedTuple):
 
 
 class StoredFormat(NamedTuple):
-    """The format that a store has, and the newest one that this version of Locus writes."""
+    """The format of a store, and the newest format that this version of Locus writes."""
 
     found: int
     newest: int
@@ -276,7 +292,7 @@ class Hit:
 
 
 class Hits(list[Hit]):
-    """What a search found, best first. `complete` is False if its time was up before it had looked at everything."""
+    """The result of a search, best first. `complete` is False if it ran out of time."""
 
     def __init__(self, found: Iterable[Hit] = (), complete: bool = True) -> None:
         super().__init__(found)

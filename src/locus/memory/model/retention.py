@@ -1,4 +1,4 @@
-"""Which checkpoints are removed, and what else changes when they are. Pure functions.
+"""Decides which checkpoints are removed, and what else changes with them. Pure functions.
 
 - `outlived`: what a vacuum removes; `Retention` says what is old, and `OutlivedPage` is what an engine found.
 - `orphaned`: pending writes of checkpoints that never came.
@@ -35,7 +35,7 @@ Place = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """What a vacuum keeps of each thread."""
+    """The rules of a vacuum: the age and the number of the checkpoints that stay."""
 
     cutoff: datetime | None
     """What is older may go; None: age does not matter."""
@@ -46,19 +46,19 @@ class Retention:
 
 
 def retention(now: datetime, older_than_days: float | None, keep_last: int | None) -> Retention:
-    """What a vacuum keeps if it is told these two."""
+    """The rules of a vacuum, from an age in days and the number of checkpoints to keep."""
     return retention_since(now, None if older_than_days is None else days_before(now, older_than_days), keep_last)
 
 
 def retention_since(now: datetime, cutoff: datetime | None, keep_last: int | None) -> Retention:
-    """The same for a time that is known."""
+    """The rules of a vacuum, from a point in time and the number of checkpoints to keep."""
     last = now - ORPHANS_STAY
     return Retention(cutoff, keep_last, last if cutoff is None else min(cutoff, last))
 
 
 @dataclass(frozen=True, slots=True)
 class Outlived:
-    """What a vacuum removes from one thread."""
+    """The checkpoints and pending writes that a vacuum removes from one thread."""
 
     thread_id: str
     checkpoints: Mapping[int, str] = field(default_factory=dict)
@@ -72,7 +72,7 @@ class Outlived:
 
 @dataclass(frozen=True, slots=True)
 class OutlivedPage:
-    """What an engine has found in some threads, in an order of its own."""
+    """Some threads that an engine has looked at for a vacuum. The order is the engine's own."""
 
     after: str
     """Where the next page begins: a text that only the engine understands."""
@@ -84,7 +84,7 @@ class OutlivedPage:
 
 @dataclass(frozen=True, slots=True)
 class VacuumProgress:
-    """How far a vacuum has come."""
+    """The counts of a vacuum, so far."""
 
     threads: int = 0
     """How many threads were looked at."""
@@ -106,7 +106,7 @@ class VacuumProgress:
 
 @dataclass(frozen=True, slots=True)
 class Removal:
-    """What else changes when checkpoints of a thread are removed."""
+    """The consequences of a removal: the runs that go as well, and new parents for the checkpoints that stay."""
 
     runs: list[RunInfo]
     parents: dict[int, str | None]
@@ -119,7 +119,7 @@ def plan_removal(
     doomed: Collection[int],
     runs: Iterable[RunInfo],
 ) -> Removal:
-    """Work out what the removal of `doomed` (sequence numbers) frees.
+    """Work out the consequences of removing the checkpoints `doomed` (sequence numbers).
 
     `stay` has the extents of every checkpoint that is left, `entries` all entries, `runs` all runs.
     """
@@ -130,7 +130,7 @@ def plan_removal(
 
 
 def new_parents(entries: Iterable[Entry], doomed: Collection[int]) -> dict[int, str | None]:
-    """For each checkpoint that stays and whose parent goes: its nearest ancestor that stays."""
+    """The new parent of each remaining checkpoint whose parent is removed: its nearest remaining ancestor."""
     gone = {(entry.namespace, entry.checkpoint_id): entry for entry in entries if entry.seq in doomed}
     changed: dict[int, str | None] = {}
     for entry in entries:
@@ -149,7 +149,7 @@ def new_parents(entries: Iterable[Entry], doomed: Collection[int]) -> dict[int, 
 
 
 def unneeded_runs(extents: Iterable[Extent], runs: Iterable[RunInfo]) -> list[RunInfo]:
-    """The runs that no extent shows anything of.
+    """The runs of which no extent shows an item.
 
     The run that an extent names stays even so. Its number must not be used again, or the extent would show what
     another writer stored under it; and a reader who does not find it has to know that it is lost.
@@ -172,7 +172,7 @@ def unneeded_runs(extents: Iterable[Extent], runs: Iterable[RunInfo]) -> list[Ru
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A checkpoint and those it came from: all, or so many of them."""
+    """A checkpoint with its ancestors: all of them, or at most so many."""
 
     namespace: str
     checkpoint_id: str
@@ -180,12 +180,12 @@ class Line:
 
     @property
     def longest(self) -> float:
-        """How many checkpoints it has at most."""
+        """The most checkpoints that the line can have."""
         return inf if self.ancestors is None else self.ancestors + 1
 
 
 def line_in(entries: Iterable[Entry], line: Line) -> tuple[list[str], str | None]:
-    """The ids of a line among the entries of a thread, newest first, and what `cut` says of it."""
+    """The ids of a line among a thread's entries, newest first, and the id of the checkpoint that `cut` returns."""
     among = [entry for entry in entries if entry.namespace == line.namespace]
     found = ancestors(among, line.checkpoint_id, line.longest)
     orphan = cut(found, line)
@@ -193,12 +193,12 @@ def line_in(entries: Iterable[Entry], line: Line) -> tuple[list[str], str | None
 
 
 def cut(found: Sequence[K], line: Line) -> K | None:
-    """The last one of a line, if its parent is left behind. In a copy it has none then."""
+    """The last checkpoint of a line if its parent is not in it. A copy of that checkpoint gets no parent."""
     return found[-1] if found and len(found) == line.longest and found[-1].parent_id is not None else None
 
 
 def ancestors(entries: Iterable[K], checkpoint_id: str, longest: float = inf) -> list[K]:
-    """A checkpoint and those it came from, newest first, up to so many; `entries` are of one namespace."""
+    """A checkpoint and its ancestors, newest first, `longest` in all at most. `entries` are of one namespace."""
     by_id = {entry.checkpoint_id: entry for entry in entries}
     line: list[K] = []
     at: str | None = checkpoint_id
@@ -210,7 +210,7 @@ def ancestors(entries: Iterable[K], checkpoint_id: str, longest: float = inf) ->
 
 
 def outlived(entries: Sequence[Entry], cutoff: datetime | None, keep_last: int | None) -> set[int]:
-    """The sequence numbers that a vacuum removes from the entries of one thread.
+    """The sequence numbers of the checkpoints that a vacuum removes from one thread.
 
     By age: what is older than `cutoff`. By number: what is not among the last `keep_last` of any line; each
     fork is a line of its own, so a fork stays whole however busy the others are. If both are given, both hold.
@@ -239,13 +239,13 @@ def outlived(entries: Sequence[Entry], cutoff: datetime | None, keep_last: int |
 
 
 def outlived_in(thread_id: str, entries: Sequence[Entry], kept: Retention, writes: Mapping[Place, int]) -> Outlived:
-    """What a vacuum removes from a thread; `writes` are its pending writes without a checkpoint that are old enough."""
+    """The result of a vacuum for one thread. `writes` counts its old pending writes without a checkpoint."""
     doomed = outlived(entries, kept.cutoff, kept.keep_last)
     return Outlived(thread_id, {entry.seq: entry.rev for entry in entries if entry.seq in doomed}, writes)
 
 
 def orphaned(writes: Mapping[Place, int], before: datetime, changed: datetime | None = None) -> dict[Place, int]:
-    """Of pending writes without a checkpoint, those that are old enough to go.
+    """Of the pending writes whose checkpoint does not exist, those that are old enough to be removed.
 
     No time is stored with them. The time counts that is part of the checkpoint's id, as in those of LangGraph; for
     other ids it is when something was last stored in the thread, where that is known (`changed`). Writes whose age
@@ -267,19 +267,19 @@ _UNIX_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def id_time(checkpoint_id: str) -> datetime | None:
-    """When an id was made, if it is a UUID that says so (of version 1, 6 or 7)."""
+    """The time in a checkpoint's id, if that is a UUID with a time (version 1, 6 or 7)."""
     if len(checkpoint_id) not in (32, 36):
         return None
     try:
-        found = UUID(checkpoint_id)
-        match found.version:
+        uuid = UUID(checkpoint_id)
+        match uuid.version:
             case 1:
-                return _UUID_EPOCH + timedelta(microseconds=found.time // 10)
+                return _UUID_EPOCH + timedelta(microseconds=uuid.time // 10)
             case 6:
-                ticks = found.int >> 80 << 12 | (found.int >> 64 & 0xFFF)
+                ticks = uuid.int >> 80 << 12 | (uuid.int >> 64 & 0xFFF)
                 return _UUID_EPOCH + timedelta(microseconds=ticks // 10)
             case 7:
-                return _UNIX_EPOCH + timedelta(milliseconds=found.int >> 80)
+                return _UNIX_EPOCH + timedelta(milliseconds=uuid.int >> 80)
     except (ValueError, OverflowError):
         return None
     return None

@@ -1,4 +1,4 @@
-"""What a thread takes, and what removing some of it would free. Pure functions.
+"""The sizes of threads, and of what a removal would free. Pure functions.
 
 An engine measures (`Measured`): the bytes of texts, without the texts themselves. Everything else follows from that
 and from the plan of a removal. All sizes are bytes of UTF-8, of these JSON texts as the store keeps them: head,
@@ -29,7 +29,7 @@ MOST_LINES = 100
 
 
 class MeasuredCheckpoint(NamedTuple):
-    """A checkpoint and the bytes of its head, its manifest and its metadata. The entry need not have the metadata."""
+    """A checkpoint, and the sizes of its head, manifest and metadata. The entry may lack its metadata."""
 
     entry: Entry
     manifest: str
@@ -37,7 +37,7 @@ class MeasuredCheckpoint(NamedTuple):
 
 
 class MeasuredWrites(NamedTuple):
-    """The pending writes of a checkpoint."""
+    """The number and the size of a checkpoint's pending writes."""
 
     number: int
     size: int
@@ -45,7 +45,7 @@ class MeasuredWrites(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """A thread as an engine has measured it, as of one instant."""
+    """The sizes of all parts of a thread, as an engine has measured them at one instant."""
 
     checkpoints: Sequence[MeasuredCheckpoint]
     runs: Mapping[RunInfo, int]
@@ -53,14 +53,14 @@ class Measured:
     writes: Mapping[Place, MeasuredWrites] = field(default_factory=dict)
 
     def orphans(self) -> dict[Place, int]:
-        """How many pending writes wait for each checkpoint that is not there."""
+        """The number of pending writes for each checkpoint that does not exist."""
         there = {(one.entry.namespace, one.entry.checkpoint_id) for one in self.checkpoints}
         return {place: writes.number for place, writes in self.writes.items() if place not in there and writes.number}
 
 
 @dataclass(frozen=True, slots=True)
 class ListSize:
-    """What one list of the state takes, in all checkpoints together; or a large value that is kept beside them."""
+    """The size of one list in all checkpoints together, or of a large value that is stored apart."""
 
     path: Path
     runs: int
@@ -72,7 +72,7 @@ class ListSize:
 
 @dataclass(frozen=True, slots=True)
 class Freed:
-    """What a removal frees."""
+    """The counts and bytes that a removal frees."""
 
     checkpoints: int
     runs: int
@@ -82,7 +82,7 @@ class Freed:
 
 @dataclass(frozen=True, slots=True)
 class ThreadSizes:
-    """What a thread takes. `bytes` is the sum of the three kinds of bytes."""
+    """The size of a thread. `bytes` is the sum of the three kinds of bytes."""
 
     thread_id: str
     checkpoints: int
@@ -107,12 +107,12 @@ class ThreadSizes:
 
 
 def text_bytes(text: str) -> int:
-    """In UTF-8. Of most texts that is known without looking at them."""
+    """The number of bytes of a text in UTF-8."""
     return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
 
 
 def fitting(sizes: Iterable[int]) -> int:
-    """How many things of these sizes, from the first on, fit into a portion of an export. One always does.
+    """How many things of these sizes, from the first on, fit into one portion of an export. One always does.
 
     No more sizes are asked for than that, and one.
     """
@@ -126,7 +126,7 @@ def fitting(sizes: Iterable[int]) -> int:
 
 
 def brought(named: Iterable[Mapping[str, int]], runs: Iterable[tuple[str, int, int]]) -> Iterator[int]:
-    """The bytes of those runs that each checkpoint needs, and none before it.
+    """For each checkpoint, the bytes of the runs that it needs and that no checkpoint before it needed.
 
     Given are, for each, the newest run that it names of each branch, and the runs: branch, number and bytes.
     """
@@ -154,32 +154,32 @@ def measured_writes(writes: Collection[Write]) -> MeasuredWrites:
     return MeasuredWrites(len(writes), sum(text_bytes(write.value) for write in writes))
 
 
-def thread_sizes(thread_id: str, found: Measured, freed: Freed | None = None) -> ThreadSizes:
-    """What a measured thread takes."""
-    paths = _paths(found.checkpoints)
-    shared = _shared(found)
+def thread_sizes(thread_id: str, measured: Measured, freed: Freed | None = None) -> ThreadSizes:
+    """The sizes of a thread, from the measurements of an engine."""
+    paths = _paths(measured.checkpoints)
+    shared = _shared(measured)
     runs, sizes, shared_sizes = Counter[Path](), Counter[Path](), Counter[Path]()
-    for run, size in found.runs.items():
+    for run, size in measured.runs.items():
         path = paths.get(run.branch, ())
         runs[path] += 1
         sizes[path] += size
         shared_sizes[path] += size if run in shared else 0
     return ThreadSizes(
         thread_id,
-        len(found.checkpoints),
-        len(found.runs),
-        sum(writes.number for writes in found.writes.values()),
-        sum(one.size for one in found.checkpoints),
-        sum(found.runs.values()),
-        sum(writes.size for writes in found.writes.values()),
-        sum(found.runs[run] for run in shared),
+        len(measured.checkpoints),
+        len(measured.runs),
+        sum(writes.number for writes in measured.writes.values()),
+        sum(one.size for one in measured.checkpoints),
+        sum(measured.runs.values()),
+        sum(writes.size for writes in measured.writes.values()),
+        sum(measured.runs[run] for run in shared),
         tuple(ListSize(path, runs[path], size, shared_sizes[path]) for path, size in sizes.most_common(MOST_LISTS)),
         freed,
     )
 
 
 def _paths(checkpoints: Sequence[MeasuredCheckpoint]) -> dict[str, Path]:
-    """Which list a branch is the log of."""
+    """The path of the list that each branch stores."""
     found: dict[str, Path] = {}
     for one in checkpoints:
         for path, cut in decode_manifest(one.manifest).items():
@@ -188,15 +188,15 @@ def _paths(checkpoints: Sequence[MeasuredCheckpoint]) -> dict[str, Path]:
     return found
 
 
-def _shared(found: Measured) -> set[RunInfo]:
-    """The runs that more than one line of history shows."""
-    parents = {(one.entry.namespace, one.entry.parent_id) for one in found.checkpoints}
-    ends = [one for one in found.checkpoints if (one.entry.namespace, one.entry.checkpoint_id) not in parents]
+def _shared(measured: Measured) -> set[RunInfo]:
+    """The runs that belong to more than one line of history."""
+    parents = {(one.entry.namespace, one.entry.parent_id) for one in measured.checkpoints}
+    ends = [one for one in measured.checkpoints if (one.entry.namespace, one.entry.checkpoint_id) not in parents]
     if len(ends) < 2:
         return set()
     ends = sorted(ends, key=lambda one: one.entry.seq)[-MOST_LINES:]
     branches: dict[str, list[RunInfo]] = {}
-    for run in sorted(found.runs, key=attrgetter("number")):
+    for run in sorted(measured.runs, key=attrgetter("number")):
         branches.setdefault(run.branch, []).append(run)
     seen, shared = set[RunInfo](), set[RunInfo]()
     for one in ends:
@@ -214,22 +214,24 @@ def _shown(extents: Collection[Extent], branches: Mapping[str, Sequence[RunInfo]
     }
 
 
-def freed_by(found: Measured, removed: Outlived) -> Freed:
-    """What is free when these checkpoints and orphaned writes are removed: just what a removal takes."""
-    doomed = {one.entry.seq for one in found.checkpoints if removed.checkpoints.get(one.entry.seq) == one.entry.rev}
-    gone = [one for one in found.checkpoints if one.entry.seq in doomed]
+def freed_by(measured: Measured, removed: Outlived) -> Freed:
+    """The counts and bytes that are freed by removing these checkpoints and orphaned writes."""
+    doomed = {one.entry.seq for one in measured.checkpoints if removed.checkpoints.get(one.entry.seq) == one.entry.rev}
+    gone = [one for one in measured.checkpoints if one.entry.seq in doomed]
     places = {(one.entry.namespace, one.entry.checkpoint_id) for one in gone} | removed.writes.keys()
-    if gone and len(gone) == len(found.checkpoints):
-        places, runs = set(found.writes), list(found.runs)
+    if gone and len(gone) == len(measured.checkpoints):
+        places, runs = set(measured.writes), list(measured.runs)
     elif gone:
-        stay = [extent for one in found.checkpoints if one.entry.seq not in doomed for extent in wanted(one.manifest)]
-        runs = unneeded_runs(stay, found.runs)
+        stay = [
+            extent for one in measured.checkpoints if one.entry.seq not in doomed for extent in wanted(one.manifest)
+        ]
+        runs = unneeded_runs(stay, measured.runs)
     else:
         runs = []
-    writes = [found.writes[place] for place in places if place in found.writes]
+    writes = [measured.writes[place] for place in places if place in measured.writes]
     return Freed(
         len(gone),
         len(runs),
         sum(one.number for one in writes),
-        sum(one.size for one in gone) + sum(found.runs[run] for run in runs) + sum(one.size for one in writes),
+        sum(one.size for one in gone) + sum(measured.runs[run] for run in runs) + sum(one.size for one in writes),
     )

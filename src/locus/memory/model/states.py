@@ -65,7 +65,7 @@ STATE_LISTS: frozenset[Path] = frozenset((name,) for name in _LISTS)
 
 
 def times_of(kind: type[BaseModel]) -> tuple[str, ...]:
-    """The fields that hold a time, or may: JSON has none, so they are written as text."""
+    """The names of the fields that may hold a time. JSON has no times, so they are written as text."""
     annotations = {name: info.annotation for name, info in kind.model_fields.items()}
     return tuple(name for name, annotation in annotations.items() if datetime in (annotation, *get_args(annotation)))
 
@@ -84,7 +84,7 @@ _PLAIN = tuple(name for name in AgentState.model_fields if name not in {*_CONTAI
 
 
 def state_payload(state: AgentState) -> Payload:
-    """A state taken apart, without dumping its long fields."""
+    """Take a state apart for a save. Its lists are not dumped."""
     if not isinstance(state, AgentState):
         raise SerializationError(
             f"a checkpointer keeps AgentState, got {type(state).__name__}: {state!r:.80}. "
@@ -150,7 +150,7 @@ def _plain_value(value: Any) -> Any:
 
 @cache
 def _defaults(kind: type[BaseModel]) -> list[tuple[str, Any]]:
-    """The fields of a built-in model. There are only a few such classes, so the cache stays small."""
+    """The fields of a built-in model, each with its default. The cache stays small, since there are few models."""
     return [(name, info.default) for name, info in kind.model_fields.items()]
 
 
@@ -158,12 +158,12 @@ def _defaults(kind: type[BaseModel]) -> list[tuple[str, Any]]:
 
 
 def loaded_state(stored: Stored, window: Window | None = None) -> LoadedState:
-    """The state of a stored checkpoint, or a window of it, and what it knows of where it came from."""
+    """The state of a stored checkpoint, or a window of it, and the trace for its next save."""
     return _StateBuilder(stored, None, window).build()
 
 
 def _completed(sent: Stored, held: HeldCheckpoint | None) -> tuple[LoadedState, HeldCheckpoint | None]:
-    """A state of what is held and what was sent; and what is held from then on.
+    """Complete a state from the items that a handle holds and the runs that were sent; and say what to hold next.
 
     That is its decoded items. They cannot change, so that every load shares them.
     """
@@ -185,7 +185,7 @@ _Span = tuple[int, int]
 
 
 class _StateBuilder:
-    """Puts one state together, or a window of it, from what was sent and what is held.
+    """Builds one state, or a window of it, from runs that were sent and items that are held.
 
     A list as of one run is the list as of an older run, up to the first position that a run between them begins at.
     That part is taken from what is held; the rest is decoded from the runs that were sent.
@@ -227,8 +227,7 @@ class _StateBuilder:
         return state, self._trace(state, texts, left_out)
 
     def _texts_in(self, head: Mapping[str, Any]) -> dict[str, str]:
-        """The texts of the fields that something may be cut out of: as long as they don't change, the next head has
-        them, too."""
+        """The JSON text of each field that lists may be cut out of. The next save reuses it if nothing changed."""
         texts: dict[str, str] = {}
         try:
             for name, value in head.items():
@@ -241,7 +240,7 @@ class _StateBuilder:
     def _windowed(
         self, state: AgentState, lists: Mapping[str, Items[Any]], window: Window
     ) -> tuple[dict[str, Any], dict[str, tuple[object, ...]]]:
-        """The fields of a window: its lists say what was left out of them. And the items of short lists that were."""
+        """The lists of a state cut to a window, and, of lists that are stored in the head, the items left out."""
         update: dict[str, Any] = {}
         omitted: dict[str, int] = {}
         left_out: dict[str, tuple[object, ...]] = {}
@@ -284,13 +283,13 @@ class _StateBuilder:
         return Trace(base, fields, self._sent.passed, base if omitted else None)
 
     def _decoded(self, path: Path) -> ListTrace | str | None:
-        """What is decoded of what was cut out at a path."""
+        """The held trace of a list, or the held name of a large value, at a path; None if nothing is held."""
         trace = self._held.trace
         known = None if trace is None else trace.fields.get(path[0])
         return None if known is None else known.cuts.get(path)
 
     def _texts(self, branch: str) -> list[Run]:
-        """The texts of a branch, in the order of their numbers."""
+        """The runs of a branch, held and sent, in the order of their numbers."""
         runs = self._runs.get(branch)
         if runs is None:
             sent = sorted(self._sent.runs.get(branch, ()), key=_NUMBER)
@@ -298,7 +297,7 @@ class _StateBuilder:
         return runs
 
     def _value(self, path: Path, branch: str) -> Any:
-        """A large value."""
+        """Read a large value: from its run, or from the state that is held."""
         runs = self._texts(branch)
         if runs:
             self.sizes[path] = len(runs[-1].items)
@@ -321,7 +320,7 @@ class _StateBuilder:
         return value
 
     def _list(self, path: Path, extents: tuple[Extent, ...]) -> Sequence[Any]:
-        """A list, as the state has it: all of it, or what the window shows."""
+        """A list of the state: all of it, or the part in the window."""
         known = self._decoded(path)
         trace = known if isinstance(known, ListTrace) and known.items is not None else _NOTHING_DECODED
         decoded = trace.items or ()
@@ -352,7 +351,7 @@ class _StateBuilder:
         return items
 
     def _covered(self, extent: Extent, trace: ListTrace) -> tuple[list[_Span], str]:
-        """Where the items of an extent are among those that are decoded, and the text of those that follow."""
+        """The spans of an extent's items among the decoded ones, and the JSON of the items after those."""
         branch, end = extent.branch, extent.skip + extent.length
         decoded = self._held.decoded.get(branch)
         if decoded is not None and extent.run <= decoded:
@@ -395,7 +394,7 @@ class _StateBuilder:
 
 
 def _problem(error: ValidationError, path: Path) -> str:
-    """Which field does not fit, and why, without what is in it. Names of fields that are no names of ours are data."""
+    """A description of the first field that does not fit, without its content. Users' field names are not shown."""
     first = error.errors(include_url=False, include_context=False, include_input=False)[0]
     steps = (*path, *first["loc"])
     named = [step if isinstance(step, int) or step in AgentState.model_fields else "…" for step in steps]
@@ -410,7 +409,7 @@ def _part(items: Sequence[Any], low: int, high: int) -> Sequence[Any]:
 
 
 def _spans(extents: Iterable[Extent], wanted: Extent) -> list[_Span]:
-    """Where the items of an extent are in a list with these extents, which has to name the same version of a branch."""
+    """The spans at which an extent's items stand in a decoded list, which names the same run of the branch."""
     spans: list[_Span] = []
     offset, at, end = 0, wanted.skip, wanted.skip + wanted.length
     candidates: list[tuple[int, int, int]] = []
@@ -429,7 +428,7 @@ def _spans(extents: Iterable[Extent], wanted: Extent) -> list[_Span]:
 
 
 def _continues(run: Run, decoded: int, later: Iterable[Run], chain: DigestChain) -> bool:
-    """Whether a run was added to the list that is decoded.
+    """Whether a run was added to the list that is held decoded.
 
     Where no number is missing between the two, it was. Else some runs were removed, because nothing shows them, or were
     lost; that is told by the digest of what precedes the run.
@@ -441,18 +440,18 @@ def _continues(run: Run, decoded: int, later: Iterable[Run], chain: DigestChain)
 
 
 def parsed_values(text: str) -> list[Any]:
-    """The values of a JSON array, frozen, as a state has them where any value may stand."""
+    """The frozen values of a JSON array, as any field of a state may hold them."""
     return [freeze(value) for value in _VALUES.validate_json(text)]
 
 
 def parsed_items(path: Path, text: str) -> Sequence[Any]:
-    """The items of a part of a state's list, as validating the whole state makes them."""
+    """The items of a part of a state's list, validated as they are in a whole state."""
     adapter = _ITEMS.get((path[0],)) if len(path) == 1 else None
     return parsed_values(text) if adapter is None else cast(tuple[Any, ...], adapter.validate_json(text))
 
 
 def joined_items(path: Path, parts: Sequence[Sequence[Any]]) -> Items[Any] | FrozenList:
-    """A state's list, of parts of it."""
+    """Join the parts of a state's list."""
     if len(path) == 1 and path[0] in _LISTS:
         # In C, and each item as seldom as can be: to count a reference to it is what takes the time.
         whole: tuple[Any, ...] = ()
@@ -464,6 +463,6 @@ def joined_items(path: Path, parts: Sequence[Sequence[Any]]) -> Items[Any] | Fro
 
 
 def anchor(value: object) -> None:
-    """Let what is derived from this list later be compared with it."""
+    """Let lists that are derived from this one be compared with it by identity."""
     if isinstance(value, Items):
         value.anchor()

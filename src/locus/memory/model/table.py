@@ -6,11 +6,13 @@ The memory engine keeps one for each thread. The file engine reads a thread's lo
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from functools import partial
 from itertools import islice
-from operator import attrgetter
+from operator import attrgetter, call, setitem
 from typing import Any
 
 from locus.memory.model.codec import encode
@@ -18,6 +20,7 @@ from locus.memory.model.commit_rules import decide
 from locus.memory.model.manifest import newest_runs, wanted
 from locus.memory.model.parts import Part, needed
 from locus.memory.model.records import (
+    Ancestor,
     Base,
     Commit,
     Entry,
@@ -50,7 +53,7 @@ Writes = dict[tuple[str, int], Write]
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A checkpoint as it is kept."""
+    """A checkpoint as a `ThreadTable` stores it."""
 
     entry: Entry
     head: str
@@ -59,7 +62,7 @@ class Row:
 
 @dataclass
 class ThreadTable:
-    """One thread."""
+    """One thread in memory: its checkpoints, runs and pending writes."""
 
     thread_id: str
     last_seq: int = 0
@@ -81,7 +84,7 @@ class ThreadTable:
 
     def has_run(self, branch: str, number: int) -> bool:
         runs = self.runs.get(branch)
-        return runs is not None and runs[-1].number >= number
+        return runs is not None and len(runs) > 0 and runs[-1].number >= number
 
     def row(self, namespace: str, checkpoint_id: str | None) -> Row | None:
         known = self.latest(namespace) if checkpoint_id is None else self.find(namespace, checkpoint_id)
@@ -94,7 +97,7 @@ class ThreadTable:
             yield self.rows[seqs[index]].entry
 
     def commit(self, commit: Commit) -> Outcome:
-        """Decide on a commit, and carry it out."""
+        """Decide on a commit, and carry it out if it is accepted."""
         outcome = decide(commit, self)
         if outcome.is_written:
             self.add(commit, outcome)
@@ -106,16 +109,31 @@ class ThreadTable:
         doomed = {outcome.replaced.seq} if outcome.replaced else set()
         if doomed:
             self.remove(doomed, spare=row)
-        self.put(row)
         self.expires_at = commit.expires_at
+        self.put(row)
         return row
 
     def put(self, row: Row) -> None:
-        entry = row.entry
-        self.rows[entry.seq] = row
-        self.ids[entry.namespace, entry.checkpoint_id] = entry.seq
-        self.newest.setdefault(entry.namespace, []).append(entry.seq)
-        self.last_seq = max(self.last_seq, entry.seq)
+        seq, namespace, checkpoint_id = row.entry.seq, row.entry.namespace, row.entry.checkpoint_id
+        steps = (
+            partial(setattr, self, "last_seq", max(self.last_seq, seq)),
+            partial(setitem, self.rows, seq, row),
+            partial(setitem, self.ids, (namespace, checkpoint_id), seq),
+            partial(self.newest.setdefault(namespace, []).append, seq),
+        )
+        # One call of a function in C, so that an interrupt (Ctrl-C) comes before all of it, or after.
+        deque(map(call, steps), maxlen=0)
+
+    def clone(self) -> ThreadTable:
+        """A copy of this thread, for a change that is kept as a whole or dropped."""
+        return replace(
+            self,
+            rows=dict(self.rows),
+            ids=dict(self.ids),
+            newest={namespace: list(seqs) for namespace, seqs in self.newest.items()},
+            runs={branch: list(runs) for branch, runs in self.runs.items()},
+            writes={place: dict(kept) for place, kept in self.writes.items()},
+        )
 
     def add_runs(self, runs: Iterable[Run]) -> None:
         for run in runs:
@@ -140,7 +158,7 @@ class ThreadTable:
         return Stored(row.entry, row.head, row.manifest, runs, self._is_passed(row))
 
     def stored_since(self, row: Row, held: Base) -> Stored:
-        """A checkpoint without the runs that the held one has, too, if that is there."""
+        """A checkpoint without the runs that a reader of the checkpoint `held` has, if that one still exists."""
         there = self.row(row.entry.namespace, held.checkpoint_id)
         if there is None or there.entry.rev != held.rev:
             return self.stored(row)
@@ -157,12 +175,12 @@ class ThreadTable:
         return self.newest[row.entry.namespace][-1] != row.entry.seq
 
     def seqs(self, namespace: str | None, chosen: Mapping[int, str] | None) -> set[int]:
-        """Those of the chosen checkpoints (sequence number and rev) that are there, in that namespace."""
+        """Of the chosen checkpoints (sequence number and rev), those that exist in a namespace."""
         found = self.rows if namespace is None else self.newest.get(namespace, [])
         return {seq for seq in found if chosen is None or chosen.get(seq) == self.rows[seq].entry.rev}
 
     def remove(self, doomed: Collection[int], spare: Row | None = None) -> Removal:
-        """Remove checkpoints with what only they need; `spare` is about to be added, and needs its own."""
+        """Remove checkpoints, and the runs that only they need. `spare` is about to be added, and keeps its runs."""
         stay = {seq: wanted(row.manifest) for seq, row in self.rows.items() if seq not in doomed}
         if spare is not None:
             stay[spare.entry.seq] = wanted(spare.manifest)
@@ -195,25 +213,36 @@ class ThreadTable:
                 del self.runs[branch]
 
     def put_writes(self, place: tuple[str, str, str], writes: Iterable[Write], keep_numbered: bool) -> None:
-        """`place` is a namespace, a checkpoint and a task."""
+        """Put the pending writes of a task. `place` is a namespace, a checkpoint and a task."""
         namespace, checkpoint_id, task_id = place
-        kept = self.writes.setdefault((namespace, checkpoint_id), {})
+        kept = self.writes.get((namespace, checkpoint_id), {})
         if not keep_numbered:
-            for key in [key for key in kept if key[0] == task_id and key[1] >= 0]:
-                del kept[key]
-        kept.update({(task_id, write.idx): write for write in writes})
+            kept = {key: write for key, write in kept.items() if key[0] != task_id or key[1] < 0}
+        self.writes[namespace, checkpoint_id] = kept | {(task_id, write.idx): write for write in writes}
 
     def get_writes(self, namespace: str, checkpoint_id: str, task_id: str | None) -> list[Write]:
         kept = self.writes.get((namespace, checkpoint_id), {})
         found = [write for write in kept.values() if task_id in (None, write.task_id)]
         return sorted(found, key=writes_order)
 
+    def ancestors(self, namespace: str, checkpoint_id: str, limit: int, channels: Collection[str]) -> list[Ancestor]:
+        """The ancestors of a checkpoint, its parent first, with their pending writes to these channels."""
+        line: list[Ancestor] = []
+        row, passed = self.row(namespace, checkpoint_id), {checkpoint_id}
+        while row is not None and (parent_id := row.entry.parent_id) is not None and len(line) < limit:
+            row = None if parent_id in passed else self.row(namespace, parent_id)
+            passed.add(parent_id)
+            if row is not None:
+                stored = Stored(row.entry, row.head, row.manifest, passed=self._is_passed(row))
+                line.append(Ancestor.of(stored, self.get_writes(namespace, parent_id, None), channels))
+        return line
+
     def orphans(self) -> dict[tuple[str, str], int]:
-        """How many pending writes wait for each checkpoint that is not there."""
+        """The number of pending writes for each checkpoint that does not exist."""
         return {place: len(kept) for place, kept in self.writes.items() if kept and place not in self.ids}
 
     def delete_orphans(self, places: Iterable[tuple[str, str]]) -> int:
-        """Remove the pending writes of those of these checkpoints that are not there; return how many."""
+        """Remove the pending writes of these places, except where the checkpoint exists; return how many."""
         return sum(len(self.writes.pop(place, ())) for place in places if place not in self.ids)
 
     def measured(self) -> Measured:
@@ -225,20 +254,20 @@ class ThreadTable:
         )
 
     def exported(self, after_seq: int, limit: int | None, known: Mapping[str, int]) -> Exported:
-        """A page of checkpoints with what they need beside the runs that are known."""
+        """A page of an export: checkpoints, and the runs they need that the reader does not know."""
         rows = list(islice((row for seq, row in self.rows.items() if seq > after_seq), limit))
-        found = self._exported(rows, known)
+        page = self._exported(rows, known)
         if limit is not None:
             named = (newest_runs([row.manifest]) for row in rows)
             places = ((row.entry.namespace, row.entry.checkpoint_id) for row in rows)
             count = min(
                 fitting(measured_checkpoint(row.entry, row.head, row.manifest).size for row in rows),
-                fitting(brought(named, ((run.branch, run.number, text_bytes(run.items)) for run in found.runs))),
-                fitting(measured_writes(found.writes.get(place, ())).size for place in places),
+                fitting(brought(named, ((run.branch, run.number, text_bytes(run.items)) for run in page.runs))),
+                fitting(measured_writes(page.writes.get(place, ())).size for place in places),
             )
             if count < len(rows):
                 return replace(self._exported(rows[:count], known), more=True)
-        return found
+        return page
 
     def _exported(self, rows: Sequence[Row], known: Mapping[str, int]) -> Exported:
         runs = [
@@ -255,14 +284,14 @@ class ThreadTable:
         )
 
     def copied_line(self, dest: ThreadTable, line: Line) -> ThreadTable:
-        """A copy under another id of a checkpoint with its ancestors."""
+        """A copy, under another id, of a checkpoint and its ancestors."""
         ids, orphan = line_in((row.entry for row in self.rows.values()), line)
         return self.copied(dest, line.namespace, set(ids), orphan)
 
     def copied(
         self, dest: ThreadTable, namespace: str | None, ids: Collection[str] | None, orphan: str | None = None
     ) -> ThreadTable:
-        """A copy under another id: all of it, or these checkpoints of a namespace, with their numbers.
+        """A copy of the thread under another id: all of it, or these checkpoints of one namespace.
 
         `dest` has no checkpoint yet; pending writes that wait in it for one stay. The `orphan` gets no parent.
         """
@@ -303,7 +332,7 @@ def entry_of(commit: Commit, outcome: Outcome) -> Entry:
 
 
 def entry_from(thread_id: str, facts: Mapping[str, Any]) -> Entry:
-    """The entry that was written as JSON: in files, over HTTP, and in stores that only keep dicts."""
+    """Make an entry of its JSON form, which files, the HTTP protocol and plain stores use."""
     return Entry(
         thread_id,
         facts["namespace"],
@@ -317,7 +346,7 @@ def entry_from(thread_id: str, facts: Mapping[str, Any]) -> Entry:
 
 
 def _needed_runs(extent: Extent, runs: Sequence[Run]) -> Sequence[Run]:
-    """Of the runs of a branch, in order: from the newest that begins at or before an extent to the one it names."""
+    """The runs of a branch that a reader of an extent needs, in order."""
     end = bisect_right(runs, extent.run, key=_number)
     first = next((index for index in range(end - 1, -1, -1) if runs[index].start <= extent.skip), 0)
     return runs[first:end]

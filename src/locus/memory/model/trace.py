@@ -1,4 +1,4 @@
-"""Traces: what is remembered of a stored checkpoint, so that the next save writes only what has changed.
+"""Traces: what is remembered of a stored checkpoint, so that the next save writes only the changes.
 
 A `Trace` has, for each field of the payload, its text in the head, where its lists are, and what their items were:
 the frozen objects themselves, which identity recognises, or digests of their texts.
@@ -18,7 +18,7 @@ from locus.memory.model.records import Base, Extent, Path
 
 
 class ListTrace(NamedTuple):
-    """A stored list: where its items are, and what they were.
+    """A stored list as a trace remembers it: its extents, and its items or their digests.
 
     `items` are kept where they are frozen, so that identity tells what is unchanged; `digests` otherwise.
     """
@@ -33,12 +33,12 @@ class ListTrace(NamedTuple):
 
     @property
     def is_unread(self) -> bool:
-        """Whether nothing but the digests of its branches is known of a list."""
+        """Whether neither the items of the list nor their digests are known."""
         return self.items is None and self.digests is None
 
 
 class FieldTrace(NamedTuple):
-    """A field of the payload: its text in the head, and what was cut out of it."""
+    """A field of a payload as a trace remembers it: its text in the head, and the parts cut out of it."""
 
     value: object
     """The field itself, if it can never change; else None."""
@@ -49,7 +49,7 @@ class FieldTrace(NamedTuple):
 
 
 class Trace(NamedTuple):
-    """A stored checkpoint as a base for the next."""
+    """Everything that is remembered of a stored checkpoint, for the next save to build on."""
 
     base: Base
     fields: Mapping[str, FieldTrace]
@@ -80,7 +80,7 @@ class Trace(NamedTuple):
 
 
 def places_left_out(trace: Trace) -> dict[str, tuple[object, ...]]:
-    """Names what a window left out of each list: the extents of the items, or the items of a list that is short."""
+    """The stored places of the items that a window left out, by list; or the items themselves, if it is short."""
     places = {name: field_trace.left_out for name, field_trace in trace.fields.items() if field_trace.left_out}
     for name, field_trace in trace.fields.items():
         cut = field_trace.cuts.get((name,))

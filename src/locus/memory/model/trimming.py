@@ -24,7 +24,7 @@ MOST_ROWS = 500
 
 @dataclass(frozen=True, slots=True)
 class Portion:
-    """Checkpoints that go together, oldest first."""
+    """Some checkpoints to remove in one step, oldest first."""
 
     entries: Sequence[Entry]
     runs: Sequence[RunInfo]
@@ -38,7 +38,7 @@ class Portion:
 
 
 class Trimming:
-    """The removal of `doomed` (sequence numbers) from a thread of which some stay.
+    """The removal of the checkpoints `doomed` (sequence numbers) from a thread that keeps others.
 
     `extents` has those of every checkpoint, by sequence number, and `runs` are all runs.
     """
@@ -74,7 +74,7 @@ class Trimming:
     def _planned(
         self, extents: Mapping[int, Collection[Extent]], doomed: Sequence[int], most: int
     ) -> Iterable[tuple[list[int], list[RunInfo]]]:
-        """The numbers and runs of each portion, oldest first.
+        """The checkpoints and the runs of each portion, oldest first.
 
         A run goes with the newest checkpoint that needs it: whoever claims it first, from the end.
         """
@@ -95,7 +95,7 @@ class Trimming:
             yield together, runs
 
     def next(self) -> Portion | None:
-        """The next portion; None if all are done."""
+        """The next portion to remove; None at the end."""
         if not self._portions:
             return None
         seqs, runs = self._portions[-1]
@@ -106,7 +106,7 @@ class Trimming:
         return Portion(entries, runs, [self._entries[seq] for seq in sorted(children - going)])
 
     def contested(self, portion: Portion, newer: Iterable[Collection[Extent]]) -> dict[str, int]:
-        """The branches that a portion frees runs of and that newer checkpoints name, with their newest known runs."""
+        """The branches of this portion's runs that newer checkpoints name too, with their newest known runs."""
         freed = {run.branch for run in portion.runs}
         named = {extent.branch for extents in newer for extent in extents}
         return {branch: self._branches[branch][-1].number for branch in sorted(freed & named)}
@@ -117,7 +117,7 @@ class Trimming:
         newer: Sequence[tuple[Entry, Collection[Extent]]] = (),
         runs: Iterable[RunInfo] = (),
     ) -> Removal:
-        """What else changes with a portion, now that there are these newer checkpoints.
+        """The consequences of removing a portion, given the checkpoints saved since the plan.
 
         `runs` are the newer ones of the `contested` branches.
         """
@@ -137,7 +137,7 @@ class Trimming:
         return [run for run in portion.runs if run not in claims.claimed]
 
     def done(self, portion: Portion) -> None:
-        """A portion was removed."""
+        """Note that a portion was removed."""
         self._portions.pop()
         parents = new_parents([*portion.entries, *portion.children], set(portion.seqs))
         for entry in portion.entries:
@@ -150,7 +150,7 @@ class Trimming:
 
 
 class _Claims:
-    """Which runs are needed by the checkpoints that were asked so far. `branches` have their runs in order."""
+    """The runs that checkpoints need. Each run belongs to the first checkpoint that claims it."""
 
     def __init__(self, branches: Mapping[str, Sequence[RunInfo]]) -> None:
         self._branches = branches
@@ -159,8 +159,8 @@ class _Claims:
         self.claimed: set[RunInfo] = set()
 
     def claim(self, extents: Iterable[Extent]) -> list[RunInfo]:
-        """What a checkpoint with these extents needs, and none before it did: what it shows, and what it names."""
-        found: list[RunInfo] = []
+        """The runs that a checkpoint with these extents needs, and that no checkpoint before it has claimed."""
+        fresh: list[RunInfo] = []
         for extent in extents:
             if extent in self._seen:
                 continue
@@ -173,8 +173,8 @@ class _Claims:
             for run in needed:
                 if run not in self.claimed:
                     self.claimed.add(run)
-                    found.append(run)
-        return found
+                    fresh.append(run)
+        return fresh
 
     def unclaimed(self) -> list[RunInfo]:
         return [run for members in self._branches.values() for run in members if run not in self.claimed]

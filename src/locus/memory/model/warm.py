@@ -1,4 +1,4 @@
-"""What a reader holds of a checkpoint, so that a later load is sent only what is new.
+"""The checkpoint that a handle holds in memory, so that a later load gets only the runs that are new.
 
 `HeldCheckpoint` is what a handle keeps of the newest checkpoint of a thread that it has loaded or saved: texts of runs,
 or the lists that were decoded from them, or decoded lists and the texts of what was saved since. A load tells the
@@ -43,7 +43,7 @@ RunsByBranch = Mapping[str, list[Run]]
 
 @dataclass(frozen=True, slots=True)
 class HeldCheckpoint:
-    """What a reader has of the checkpoint `base`: with the texts of `runs` and the lists of `trace` it has all of it.
+    """The content of the checkpoint `base` in memory: texts of `runs`, decoded lists of `trace`, or both.
 
     `runs` are none but those that belong to the checkpoint: of the branches that its manifest names, up to the newest
     that it names. Others may be gone by now, and their numbers given out again.
@@ -69,7 +69,7 @@ it raises `CorruptCheckpointError`.
 
 
 def followed(held: HeldCheckpoint | None, base: Base, cuts: Cuts, added: Iterable[Run]) -> HeldCheckpoint | None:
-    """What a writer holds that has saved `base`, with these runs, on what it held before (None: on nothing)."""
+    """The checkpoint to hold after a save: the one held before (None: none), with the runs that the save added."""
     more = by_branch(added)
     newest = newest_in(extents_in(cuts))
     if held is None:
@@ -82,7 +82,7 @@ def followed(held: HeldCheckpoint | None, base: Base, cuts: Cuts, added: Iterabl
 
 
 def _named(newest: Mapping[str, int], *sources: RunsByBranch) -> dict[str, list[Run]]:
-    """The runs of these branches, up to the newest, each once and in the order of their numbers."""
+    """The runs of these branches up to the newest that is named, each once, in order."""
     named: dict[str, list[Run]] = {}
     for branch, number in newest.items():
         runs: list[Run] = []
@@ -103,7 +103,7 @@ def _named(newest: Mapping[str, int], *sources: RunsByBranch) -> dict[str, list[
 
 
 def _whole(sent: Stored, held: HeldCheckpoint | None) -> tuple[Stored, HeldCheckpoint]:
-    """All of a checkpoint, in a form that has every run which it needs."""
+    """Complete a checkpoint from the runs that were sent and those that are held."""
     cuts = decode_manifest(sent.manifest)
     sources = [sent.runs] if held is None else [held.runs, sent.runs]
     runs: RunsByBranch = _named(newest_in(extents_in(cuts)), *sources)
@@ -115,7 +115,7 @@ def _whole(sent: Stored, held: HeldCheckpoint | None) -> tuple[Stored, HeldCheck
 
 
 def _covers(held: HeldCheckpoint, cuts: Cuts, runs: RunsByBranch) -> bool:
-    """Whether these runs are all that is needed. What the held checkpoint has in the same place is there."""
+    """Whether these runs show everything that the checkpoint needs, except for unchanged parts of the held one."""
     for path, cut in cuts.items():
         if held.cuts.get(path) == cut:
             continue
@@ -131,7 +131,7 @@ def _covers(held: HeldCheckpoint, cuts: Cuts, runs: RunsByBranch) -> bool:
 
 
 def _gathered(cuts: Cuts, runs: RunsByBranch) -> RunsByBranch:
-    """Equal lists in fewer runs, where there are many: each costs a load some time.
+    """Merge the runs of a branch that has very many, because each run costs a load some time.
 
     A branch up to a run is made one run of that number. That serves for what names this run or a later one.
     """

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 import threading
-from collections.abc import Coroutine
-from typing import Any, TypeVar
+from collections.abc import Callable, Coroutine
+from typing import Any, Generic, TypeVar
 
 from locus.memory.runtime.forks import ForkGuard
 
@@ -20,19 +21,26 @@ class Portal(ForkGuard):
         self._thread: threading.Thread | None = None
         super().__init__()
 
-    def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine to its end, and return its result."""
+    def run(self, coroutine: Coroutine[Any, Any, T], *, if_given_up: Callable[[], object] = bool) -> T:
+        """Run a coroutine to its end, and return its result.
+
+        `if_given_up` is called if the caller was interrupted, so that the end of the coroutine may be yet to come.
+        """
         loop = self._running()
         if threading.current_thread() is self._thread:
             coroutine.close()
             raise RuntimeError("a blocking call from inside the portal would wait for itself: await it instead")
-        future = asyncio.run_coroutine_threadsafe(coroutine, loop)
+        call = _Call(coroutine)
         try:
-            return future.result()
+            loop.call_soon_threadsafe(call.begin)
+            call.ended.acquire()
         except BaseException:
             # The caller was interrupted (Ctrl-C). If the coroutine has not begun yet, it must not begin now.
-            future.cancel()
+            call.is_given_up = True
+            loop.call_soon_threadsafe(call.cancel)
+            if_given_up()
             raise
+        return call.result()
 
     async def awaited(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine on the portal's loop, for a caller whose own loop may end soon. It may be cancelled."""
@@ -53,6 +61,47 @@ class Portal(ForkGuard):
                 self._thread = threading.Thread(target=self._loop.run_forever, name="locus-portal", daemon=True)
                 self._thread.start()
             return self._loop
+
+
+class _Call(Generic[T]):
+    """A coroutine that the portal runs for a thread that is blocked. `concurrent.futures` would take longer."""
+
+    task: asyncio.Task[T]
+
+    def __init__(self, coroutine: Coroutine[Any, Any, T]) -> None:
+        self._coroutine = coroutine
+        self.is_given_up = False
+        self.ended = threading.Lock()
+        self.ended.acquire()
+
+    def begin(self) -> None:
+        if not self.is_given_up:
+            self.task = asyncio.get_running_loop().create_task(self._coroutine)
+            self.task.add_done_callback(lambda _task: self.ended.release())
+
+    def result(self) -> T:
+        task = self.task
+        del self.task  # what it has raised holds on to the frames that it passes, and so to this call
+        try:
+            return result_of(task)
+        finally:
+            del task
+
+    def cancel(self) -> None:
+        if hasattr(self, "task"):
+            self.task.cancel()
+        else:
+            self._coroutine.close()
+
+
+def result_of(task: asyncio.Task[T]) -> T:
+    """The result of a task that is done, for code that is not async: it knows another error for a cancelled call."""
+    try:
+        return task.result()
+    except asyncio.CancelledError:
+        raise concurrent.futures.CancelledError from None
+    finally:
+        del task
 
 
 PORTAL = Portal()

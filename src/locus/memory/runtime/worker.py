@@ -2,7 +2,8 @@
 
 A `WorkerPool` has several threads, each with a resource of its own, and does several jobs at once. A `Worker` has one
 thread, or a few, and closes its resources before a fork, because no two processes may have them open. Both serve any
-number of event loops, and survive a fork.
+number of event loops, and survive a fork. A call that may block (`runtime.direct`) uses a resource of a `Worker` in its
+own thread while nobody else does.
 """
 
 from __future__ import annotations
@@ -12,9 +13,11 @@ import encodings.idna  # noqa: F401 - see `WorkerPool`
 import threading
 import weakref
 from collections.abc import Callable
+from contextlib import ExitStack, suppress
 from queue import SimpleQueue
 from typing import Any, Generic, Protocol, TypeVar
 
+from locus.memory.runtime.direct import CallersLoop
 from locus.memory.runtime.forks import ForkGuard
 
 
@@ -63,19 +66,25 @@ class WorkerPool(ForkGuard, Generic[R]):
             return
         loop = asyncio.get_running_loop()
         closed = asyncio.Event()
+        if not isinstance(loop, CallersLoop):
+            threads.give_each_resource_a_thread()  # closing one may take long
         threads.dismiss(lambda: _call_on_loop(loop, closed.set))
         await closed.wait()
 
     def _submit(self, job: Job) -> None:
         # Under the lock, so that no job can land behind those that end the threads.
         with self._lock:
-            if self._threads is None:
-                # The threads must not keep the pool alive, so they get no reference to it.
-                self._threads = self._new_threads()
-                self._finalizer = weakref.finalize(self, self._threads.dismiss, _nothing)
-                # At exit a program may still save, and needs the threads for that.
-                self._finalizer.atexit = False
-            self._threads.take(job)
+            self._current_threads().take(job)
+
+    def _current_threads(self) -> _Threads[R]:
+        """The threads that take jobs now. The lock must be held."""
+        if self._threads is None:
+            # The threads must not keep the pool alive, so they get no reference to it.
+            self._threads = self._new_threads()
+            self._finalizer = weakref.finalize(self, self._threads.dismiss, _nothing)
+            # At exit a program may still save, and needs the threads for that.
+            self._finalizer.atexit = False
+        return self._threads
 
     def _new_threads(self) -> _Threads[R]:
         return _Threads(self._name, self._open, self._size)
@@ -105,6 +114,20 @@ class Worker(WorkerPool[R]):
         self._before: _Threads[R] | None = None
         super().__init__(name, open_resource, size)
 
+    async def run(self, work: Callable[[R], T]) -> T:
+        """Do some work with a resource, on a thread or, if this is free and the caller may block, in place."""
+        while isinstance(asyncio.get_running_loop(), CallersLoop):
+            threads = self._threads
+            if threads is None:
+                with self._lock:
+                    threads = self._current_threads()
+            place = threads.place_for_caller()
+            if place is None:
+                break
+            with suppress(HasEndedError):
+                return place.use(work)
+        return await _run_on_thread(work, self._submit)
+
     def _new_threads(self) -> _Threads[R]:
         return _Threads(self._name, self._open, self._size, self._before)
 
@@ -128,34 +151,108 @@ class Worker(WorkerPool[R]):
         super().after_fork(in_child=in_child)
 
 
+class HasEndedError(Exception):
+    """The resources were closed meanwhile, or before a fork."""
+
+
+class _Place(Generic[R]):
+    """Where a resource is used, by one OS thread at a time: the one that belongs to this place, or a caller's."""
+
+    def __init__(self, open_resource: Callable[[], R]) -> None:
+        self.thread: threading.Thread | None = None
+        self.has_job = False
+        """Whether the thread has something to do here, or waits for a caller to be done."""
+        self._open = open_resource
+        self._resource: R | None = None
+        self._has_ended = False
+        self._lock = threading.Lock()
+        self._user = 0
+
+    @property
+    def is_used(self) -> bool:
+        return self._lock.locked()
+
+    @property
+    def needs_closing(self) -> bool:
+        return self._resource is not None or self._lock.locked()
+
+    def use(self, work: Callable[[R], T]) -> T:
+        """Do some work with the resource, opened if it is not yet."""
+        with self._lock:
+            self._user = threading.get_ident()
+            try:
+                if self._has_ended:
+                    raise HasEndedError
+                if self._resource is None:
+                    self._resource = self._open()
+                return work(self._resource)
+            except BaseException as error:
+                if not isinstance(error, Exception):
+                    self._close()  # an interrupt (Ctrl-C) has left it in the middle of something
+                raise
+            finally:
+                self._user = 0
+
+    def end(self) -> None:
+        """Close the resource as soon as it is free. It is not opened again."""
+        if self._user == threading.get_ident():
+            return  # a signal handler forks: whoever it has interrupted goes on with the resource afterwards
+        with self._lock:
+            self._has_ended = True
+            self._close()
+
+    def _close(self) -> None:
+        resource, self._resource = self._resource, None
+        if resource is not None:
+            resource.close()
+
+
 class _Threads(Generic[R]):
-    """The threads of a pool, from its first use to its closing. They begin once the threads of `before` have ended."""
+    """The threads of a pool, from its first use to its closing. They begin once those of `before` have ended."""
 
     def __init__(self, name: str, open_resource: Callable[[], R], size: int, before: _Threads[R] | None = None) -> None:
         self._name = name
-        self._open = open_resource
-        self._size = size
+        self._places = [_Place(open_resource) for _ in range(size)]
         self._jobs: SimpleQueue[Job] = SimpleQueue()
         self._idle = threading.Semaphore(0)
-        self._started: list[threading.Thread] = []
+        self._missing = size
+        """How many places have no thread yet."""
         self._before = before
+        self._ended = threading.Event()
         self._lock = threading.Lock()
 
     def take(self, job: Job) -> None:
         """Take a job, and start a thread for it if none is idle. Calls must not overlap, nor follow `dismiss`."""
-        count = len(self._started)
-        if count < self._size and not self._idle.acquire(blocking=False):
-            thread = threading.Thread(target=self._serve, name=f"{self._name}-{count + 1}", daemon=True)
-            thread.start()
-            self._started.append(thread)
+        if self._missing and not self._idle.acquire(blocking=False):
+            self._start(next(place for place in self._places if place.thread is None))
         # This comes last: if no thread can be started, the caller gets an error, and the job must not be done later.
         self._jobs.put(job)
 
+    def place_for_caller(self) -> _Place[R] | None:
+        """The place that a caller may use in his own thread, as soon as it is free; None if jobs come first."""
+        self._wait_for_those_before()
+        if not self._jobs.empty():
+            return None
+        # From the end, because threads begin with the first one.
+        idle = [place for place in reversed(self._places) if not place.has_job]
+        return next((place for place in idle if not place.is_used), idle[0] if idle else None)
+
+    def give_each_resource_a_thread(self) -> None:
+        """Start a thread for every resource that only others have used. No call of `take` may follow."""
+        for place in self._places:
+            if place.needs_closing and place.thread is None:
+                self._start(place)
+
+    def _start(self, place: _Place[R]) -> None:
+        number = len(self._places) - self._missing + 1
+        thread = threading.Thread(target=self._serve, args=(place,), name=f"{self._name}-{number}", daemon=True)
+        thread.start()
+        place.thread = thread
+        self._missing -= 1
+
     def dismiss(self, done: Callable[[], None]) -> None:
-        """Let every thread end after the jobs that it has now. The last one calls `done`."""
-        left = len(self._started)
-        if not left:
-            done()
+        """Close every resource, and let every thread end after the jobs that it has now. The last one calls `done`."""
+        left = 1
 
         def ended(_result: Any, _error: BaseException | None) -> None:
             nonlocal left
@@ -163,37 +260,45 @@ class _Threads(Generic[R]):
                 left -= 1
                 last = not left
             if last:
+                self._ended.set()
                 done()
 
-        for _ in range(left):
-            self._jobs.put((None, ended))
+        with ExitStack() as stack:
+            stack.callback(ended, None, None)
+            left += len(self._places) - self._missing
+            for place in self._places:
+                if place.thread is None:
+                    stack.callback(place.end)
+                else:
+                    self._jobs.put((None, ended))
 
-    def _serve(self) -> None:
-        if self._before is not None:
-            for thread in self._before._started:
-                thread.join()  # it may still be using the same resource
+    def _wait_for_those_before(self) -> None:
+        before = self._before
+        if before is not None:
+            before._ended.wait()  # they may still be using the same resources
             self._before = None
-        resource: R | None = None
+
+    def _serve(self, place: _Place[R]) -> None:
+        self._wait_for_those_before()
         while True:
             work, deliver = self._jobs.get()
             if work is None:
                 try:
-                    if resource is not None:
-                        resource.close()
+                    place.end()
                 finally:
                     deliver(None, None)
                 return
+            place.has_job = True
             try:
-                if resource is None:
-                    resource = self._open()
-                result = work(resource)
+                result = place.use(work)
             except BaseException as error:  # noqa: BLE001 - handed to the caller, whatever it is
                 failure: BaseException | None = error
                 result = None
             else:
                 failure = None
+            place.has_job = False
             # The thread counts as idle before it answers, because the caller may at once send the next job.
-            if len(self._started) < self._size:
+            if self._missing:
                 self._idle.release()
             deliver(result, failure)
             # Neither the work nor its result may live on until the next job comes.

@@ -28,7 +28,7 @@ class Bar:
 
 
 @dataclass(frozen=True, slots=True)
-class Bars:
+class BarChart:
     """A chart of bars, one below the other."""
 
     bars: list[Bar]
@@ -37,7 +37,7 @@ class Bars:
     left: int = NAMES
 
 
-def bars(values: Sequence[tuple[str, str, float, float]]) -> Bars:
+def bars(values: Sequence[tuple[str, str, float, float]]) -> BarChart:
     """A chart of bars, made of the name, the figure, the value and the part of the value for each."""
     most = max((value for _, _, value, _ in values), default=0.0)
     room = WIDTH - NAMES - FIGURES
@@ -49,7 +49,7 @@ def bars(values: Sequence[tuple[str, str, float, float]]) -> Bars:
         Bar(name, figure, (BAR + GAP) * at, length(value), min(length(part), length(value)))
         for at, (name, figure, value, part) in enumerate(values)
     ]
-    return Bars(made, WIDTH, max((BAR + GAP) * len(made), 1))
+    return BarChart(made, WIDTH, max((BAR + GAP) * len(made), 1))
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ class Column:
 
 
 @dataclass(frozen=True, slots=True)
-class Columns:
+class ColumnChart:
     """A chart of columns side by side, with lines that mark heights."""
 
     columns: list[Column]
@@ -71,7 +71,7 @@ class Columns:
     height: int = COLUMNS_HEIGHT
 
 
-def columns(values: Sequence[tuple[float, str]]) -> Columns:
+def columns(values: Sequence[tuple[float, str]]) -> ColumnChart:
     """A chart of durations. The scale is logarithmic, because pauses of people are among them."""
     most = max((seconds for seconds, _ in values), default=0.0)
     top = math.log10(1 + 1_000 * max(most, 0.001))
@@ -85,7 +85,7 @@ def columns(values: Sequence[tuple[float, str]]) -> Columns:
         high = height(seconds)
         made.append(Column(round(step * at, 2), COLUMNS_HEIGHT - high, round(max(step - 1, 0.5), 2), high, label))
     marks = [(seconds, text) for seconds, text in _MARKS if most / 200 < seconds <= most]
-    return Columns(made, [(COLUMNS_HEIGHT - height(seconds), text) for seconds, text in marks])
+    return ColumnChart(made, [(COLUMNS_HEIGHT - height(seconds), text) for seconds, text in marks])
 
 
 _MARKS: Final = (

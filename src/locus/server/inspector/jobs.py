@@ -15,7 +15,7 @@ from locus.wire.problems import Problem
 
 T = TypeVar("T")
 
-Key = tuple[str, ...]
+JobKey = tuple[str, ...]
 """The id of the token, and words that say what the work is about."""
 
 AT_ONCE: Final = 16
@@ -29,7 +29,7 @@ WAIT_SECONDS: Final = 1.0
 """The time that a request waits for the end of a job. Most jobs are done by then."""
 
 
-class Job(Generic[T]):
+class PageJob(Generic[T]):
     """A piece of work. The work calls `step` now and then, and may put a partial answer into `result`."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
@@ -71,16 +71,16 @@ class Jobs(Generic[T]):
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._jobs: dict[Key, Job[T]] = {}
+        self._jobs: dict[JobKey, PageJob[T]] = {}
 
-    def find(self, key: Key) -> Job[T] | None:
+    def find(self, key: JobKey) -> PageJob[T] | None:
         self._drop_old()
         job = self._jobs.get(key)
         if job is not None:
             job.asked_at = self._clock()
         return job
 
-    def begin(self, key: Key, work: Callable[[Job[T]], Awaitable[T | None]]) -> Job[T]:
+    def begin(self, key: JobKey, work: Callable[[PageJob[T]], Awaitable[T | None]]) -> PageJob[T]:
         """The running job with this key, or a new one. Raises a problem if too many jobs are running."""
         same = self.find(key)
         if same is not None and same.is_running:
@@ -95,13 +95,13 @@ class Jobs(Generic[T]):
             )
         while len(self._jobs) >= MOST_KEPT:
             del self._jobs[next(other for other, job in self._jobs.items() if not job.is_running)]
-        job: Job[T] = Job(self._clock)
+        job: PageJob[T] = PageJob(self._clock)
         self._jobs.pop(key, None)
         self._jobs[key] = job
         job.task = asyncio.get_running_loop().create_task(self._run(job, work))
         return job
 
-    async def _run(self, job: Job[T], work: Callable[[Job[T]], Awaitable[T | None]]) -> None:
+    async def _run(self, job: PageJob[T], work: Callable[[PageJob[T]], Awaitable[T | None]]) -> None:
         try:
             job.result = await work(job)
         except asyncio.CancelledError:
@@ -111,7 +111,7 @@ class Jobs(Generic[T]):
         finally:
             job.ended_at = self._clock()
 
-    async def waited(self, job: Job[T], seconds: float | None = None) -> Job[T]:
+    async def waited(self, job: PageJob[T], seconds: float | None = None) -> PageJob[T]:
         """Wait for the end of a job, for some seconds at most, and return the job. Raises the error of the work."""
         if job.task is not None and job.is_running:
             await asyncio.wait({job.task}, timeout=WAIT_SECONDS if seconds is None else seconds)

@@ -25,7 +25,7 @@ _BASE64 = re.compile(r"(?:data:[\w.+-]+/[\w.+-]+;base64,)?[A-Za-z0-9+/_-]+={0,2}
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class TreeNode:
     """A value in a tree, with the name or number that it has in its parent."""
 
     name: str
@@ -34,7 +34,7 @@ class Node:
     text: str = ""
     more: str = ""
     """A note about the part that is left out."""
-    children: tuple[Node, ...] = field(default=())
+    children: tuple[TreeNode, ...] = field(default=())
     path: tuple[str, ...] = field(default=())
 
     @property
@@ -42,33 +42,33 @@ class Node:
         return len(self.children)
 
 
-def tree(value: Any, name: str = "") -> Node:
+def tree(value: Any, name: str = "") -> TreeNode:
     """The tree of a value."""
     return _node(name, value, iter(range(MOST)), 0, ())
 
 
-def _node(name: str, value: Any, budget: Iterator[int], depth: int, path: tuple[str, ...]) -> Node:
+def _node(name: str, value: Any, budget: Iterator[int], depth: int, path: tuple[str, ...]) -> TreeNode:
     if isinstance(value, dict):
         if depth >= DEEPEST:
-            return Node(name, "object", more=f"{len(value):,} more levels below", path=path)
+            return TreeNode(name, "object", more=f"{len(value):,} more levels below", path=path)
         children, left = _children(value.items(), budget, depth, path)
-        return Node(name, "object", _count(len(value), "field"), left, children, path)
+        return TreeNode(name, "object", _count(len(value), "field"), left, children, path)
     if isinstance(value, list):
         if depth >= DEEPEST:
-            return Node(name, "list", more=f"{len(value):,} items below", path=path)
+            return TreeNode(name, "list", more=f"{len(value):,} items below", path=path)
         children, left = _children(((str(at), item) for at, item in enumerate(value)), budget, depth, path)
-        return Node(name, "list", _count(len(value), "item"), left, children, path)
+        return TreeNode(name, "list", _count(len(value), "item"), left, children, path)
     if isinstance(value, str):
         return _text(name, value, path)
     if isinstance(value, bool):
-        return Node(name, "flag", "true" if value else "false", path=path)
+        return TreeNode(name, "flag", "true" if value else "false", path=path)
     if value is None:
-        return Node(name, "null", "null", path=path)
-    return Node(name, "number", json.dumps(value), path=path)
+        return TreeNode(name, "null", "null", path=path)
+    return TreeNode(name, "number", json.dumps(value), path=path)
 
 
-def _children(items: Any, budget: Iterator[int], depth: int, path: tuple[str, ...]) -> tuple[tuple[Node, ...], str]:
-    nodes: list[Node] = []
+def _children(items: Any, budget: Iterator[int], depth: int, path: tuple[str, ...]) -> tuple[tuple[TreeNode, ...], str]:
+    nodes: list[TreeNode] = []
     left = 0
     for name, item in items:
         if left or next(budget, None) is None:
@@ -82,11 +82,11 @@ def _count(number: int, what: str) -> str:
     return f"{number:,} {what}" + ("" if number == 1 else "s")
 
 
-def _text(name: str, value: str, path: tuple[str, ...]) -> Node:
+def _text(name: str, value: str, path: tuple[str, ...]) -> TreeNode:
     if (encoded := is_encoded(value)) is not None:
-        return Node(name, "bytes", encoded, path=path)
+        return TreeNode(name, "bytes", encoded, path=path)
     more = f"{len(value) - LONGEST:,} more characters" if len(value) > LONGEST else ""
-    return Node(name, "text", value[:LONGEST], more, path=path)
+    return TreeNode(name, "text", value[:LONGEST], more, path=path)
 
 
 def is_encoded(text: str) -> str | None:

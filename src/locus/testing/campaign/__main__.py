@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 from locus.errors import LocusError
 from locus.testing.campaign.report import report
-from locus.testing.campaign.rounds import CLIENTS, ROUND_SECONDS, Campaign, Options
+from locus.testing.campaign.rounds import CLIENTS, ROUND_SECONDS, Campaign, CampaignOptions
 from locus.testing.campaign.site import Fault
 from locus.testing.campaign.tally import Tally
 from locus.testing.processes.jobs import opened
@@ -83,9 +83,9 @@ def again(given: argparse.Namespace) -> list[str]:
     return words
 
 
-def options_from(given: argparse.Namespace, command: Sequence[str], *, vacuums: bool) -> Options:
+def options_from(given: argparse.Namespace, command: Sequence[str], *, vacuums: bool) -> CampaignOptions:
     """Make the options of a campaign from parsed arguments. `command` is the command line without them."""
-    return Options(
+    return CampaignOptions(
         folder=given.keep or Path(tempfile.mkdtemp(prefix="locus-campaign-")),
         clients=given.clients,
         round_seconds=given.round_seconds,

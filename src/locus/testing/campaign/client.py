@@ -19,7 +19,7 @@ from locus.errors import BackendUnavailableError, LocusError
 from locus.testing.campaign.agents import AgentWorker
 from locus.testing.campaign.clock import JUMPS, JumpingClock
 from locus.testing.campaign.effects import EFFECTS
-from locus.testing.campaign.history import Log, log_of
+from locus.testing.campaign.history import ClientLog, log_of
 from locus.testing.campaign.recorded import RecordedCheckpointer
 from locus.testing.campaign.workload import PAUSE, Crowd, Worker
 from locus.testing.processes.jobs import opened
@@ -93,7 +93,7 @@ async def use_store(
     crowd: int,
 ) -> None:
     """Use a store until told to stop. A client that replaces a killed one has the same `place`."""
-    rng, log = random.Random(seed), Log(log_of(Path(folder), name), name)
+    rng, log = random.Random(seed), ClientLog(log_of(Path(folder), name), name)
     stop = _Stop(talk)
     is_crowd = CROWD in faults
     async with opened(with_small_pool(url) if is_crowd else url) as plain:
@@ -136,7 +136,7 @@ async def _until_stopped(
         await asyncio.sleep(0)
 
 
-async def _cancelled(doing: Doing, rng: random.Random, log: Log) -> None:
+async def _cancelled(doing: Doing, rng: random.Random, log: ClientLog) -> None:
     """Do a step, and cancel it at one of its awaits."""
     task = asyncio.create_task(doing.step())
     for _ in range(rng.randrange(MOST_TURNS)):

@@ -43,7 +43,7 @@ def has_begun(path: Path) -> bool:
         return False
 
 
-class Log:
+class ClientLog:
     """Writes the record of one client. A line is in the file when the call returns, even if the process is killed."""
 
     def __init__(self, path: Path, client: str) -> None:

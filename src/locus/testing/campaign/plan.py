@@ -15,7 +15,7 @@ ALONE: Final = 4
 
 
 @dataclass(frozen=True)
-class Plan:
+class RoundPlan:
     """The plan of one round of a campaign. It depends only on the seed, the store and the number of the round.
 
     The plan decides the faults and their order, and the steps of each client. It cannot decide which operation a fault
@@ -46,7 +46,7 @@ class Plan:
         return random.Random(f"{self.name}/{of}" if of else self.name)
 
 
-def planned(seed: int, site: str, number: int, names: Sequence[str], besides: Sequence[str] = ()) -> Plan:
+def planned(seed: int, site: str, number: int, names: Sequence[str], besides: Sequence[str] = ()) -> RoundPlan:
     """Plan a round. The faults `names` take turns, in an order that the seed decides.
 
     `besides` are additional faults in three of four rounds.
@@ -61,4 +61,4 @@ def planned(seed: int, site: str, number: int, names: Sequence[str], besides: Se
         chosen = [order[(mixed * MIXTURES + single) % len(order)]]
     if number % ALONE:
         chosen += [name for name in besides if name not in chosen]
-    return Plan(seed, site, number, tuple(chosen))
+    return RoundPlan(seed, site, number, tuple(chosen))

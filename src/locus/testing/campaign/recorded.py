@@ -14,7 +14,7 @@ from locus.memory.checkpointer import THIRTY_DAYS, Checkpointer, HistoryEntry, P
 from locus.memory.model.records import ANY, DEFAULT_NAMESPACE, Unset
 from locus.memory.model.retention import VacuumProgress
 from locus.memory.store import CheckpointStore
-from locus.testing.campaign.history import Log, Told
+from locus.testing.campaign.history import ClientLog, Told
 from locus.testing.processes.jobs import digest, known_digest, payload_digest
 
 T = TypeVar("T")
@@ -35,7 +35,7 @@ whole_digest: ContextVar[str | None] = ContextVar("whole_digest", default=None)
 class RecordedCheckpointer(Checkpointer):
     """A handle on a store that records its operations. Each save has a name, stored in its metadata as `op`."""
 
-    def __init__(self, store: CheckpointStore, log: Log) -> None:
+    def __init__(self, store: CheckpointStore, log: ClientLog) -> None:
         super().__init__(store)
         self.log = log
         self.clock_jumps = False
@@ -83,11 +83,10 @@ class RecordedCheckpointer(Checkpointer):
             facts |= {"parent": known, "needs_parent": not isinstance(parent, Unset)}
         number = self.log.begin("save", thread_id, **facts)
         self._clocks[number] = now
-        save = super().save
         try:
             return await self._told(
                 number,
-                lambda: save(
+                super().save(
                     state, thread_id, checkpoint_id, told, namespace=namespace, parent=parent, if_latest=if_latest
                 ),
             )
@@ -102,23 +101,16 @@ class RecordedCheckpointer(Checkpointer):
         last: int | None = None,
         namespace: str = DEFAULT_NAMESPACE,
     ) -> AgentState | None:
-        load = super().load
-        if last == TAIL and namespace == DEFAULT_NAMESPACE:
-            number = self.log.begin("tail", thread_id, id=checkpoint_id)
-            return await self._told(number, lambda: load(thread_id, checkpoint_id, last=last), tail_digest)
-        if last is not None or namespace != DEFAULT_NAMESPACE:
-            return await self._read(thread_id, lambda: load(thread_id, checkpoint_id, last=last, namespace=namespace))
-        number = self.log.begin("load", thread_id, id=checkpoint_id)
-        return await self._told(number, lambda: load(thread_id, checkpoint_id, namespace=namespace), digest)
+        call = super().load(thread_id, checkpoint_id, last=last, namespace=namespace)
+        is_checked = namespace == DEFAULT_NAMESPACE and last in (None, TAIL)
+        kind, shown = ("load", digest) if last is None else ("tail", tail_digest)
+        return await self._read(kind, thread_id, call, is_checked, shown, id=checkpoint_id)
 
     async def list_checkpoints(
         self, thread_id: str, limit: int = 10, *, namespace: str = DEFAULT_NAMESPACE
     ) -> list[str]:
-        listed = super().list_checkpoints
-        if namespace != DEFAULT_NAMESPACE:
-            return await self._read(thread_id, lambda: listed(thread_id, limit, namespace=namespace))
-        number = self.log.begin("list", thread_id, limit=limit)
-        return await self._told(number, lambda: listed(thread_id, limit, namespace=namespace))
+        call = super().list_checkpoints(thread_id, limit, namespace=namespace)
+        return await self._read("list", thread_id, call, namespace == DEFAULT_NAMESPACE, limit=limit)
 
     async def history(
         self,
@@ -128,22 +120,13 @@ class RecordedCheckpointer(Checkpointer):
         *,
         namespace: str = DEFAULT_NAMESPACE,
     ) -> list[HistoryEntry]:
-        history = super().history
-        if namespace != DEFAULT_NAMESPACE:
-            return await self._read(thread_id, lambda: history(thread_id, limit, before, namespace=namespace))
-        number = self.log.begin("history", thread_id, limit=limit, before=before)
-        return await self._told(
-            number,
-            lambda: history(thread_id, limit, before, namespace=namespace),
-            lambda entries: [(entry.checkpoint_id, entry.metadata.get("op")) for entry in entries],
-        )
+        call = super().history(thread_id, limit, before, namespace=namespace)
+        is_checked = namespace == DEFAULT_NAMESPACE
+        return await self._read("history", thread_id, call, is_checked, _named_saves, limit=limit, before=before)
 
     async def exists(self, thread_id: str, checkpoint_id: str | None = None, *, namespace: str | None = None) -> bool:
-        exists = super().exists
-        if namespace is not None:
-            return await self._read(thread_id, lambda: exists(thread_id, checkpoint_id, namespace=namespace))
-        number = self.log.begin("exists", thread_id, id=checkpoint_id)
-        return await self._told(number, lambda: exists(thread_id, checkpoint_id))
+        call = super().exists(thread_id, checkpoint_id, namespace=namespace)
+        return await self._read("exists", thread_id, call, namespace is None, id=checkpoint_id)
 
     async def get_writes(
         self,
@@ -153,22 +136,27 @@ class RecordedCheckpointer(Checkpointer):
         *,
         namespace: str = DEFAULT_NAMESPACE,
     ) -> list[PendingWrite]:
-        get = super().get_writes
-        if namespace != DEFAULT_NAMESPACE:
-            return await self._read(thread_id, lambda: get(thread_id, checkpoint_id, task_id, namespace=namespace))
-        number = self.log.begin("get", thread_id, id=checkpoint_id, task=task_id)
-        return await self._told(
-            number, lambda: get(thread_id, checkpoint_id, task_id, namespace=namespace), _digests_by_task
-        )
+        call = super().get_writes(thread_id, checkpoint_id, task_id, namespace=namespace)
+        is_checked = namespace == DEFAULT_NAMESPACE
+        return await self._read("get", thread_id, call, is_checked, _digests_by_task, id=checkpoint_id, task=task_id)
 
-    async def _read(self, thread_id: str, call: Callable[[], Awaitable[T]]) -> T:
-        """Record a read of which only the outcome is checked."""
+    async def _read(
+        self,
+        kind: str,
+        thread_id: str,
+        call: Awaitable[T],
+        is_checked: bool,
+        shown: Callable[[T], Any] = lambda answer: answer,
+        **facts: Any,
+    ) -> T:
+        """Record a read with its answer, or only its outcome if the answer is not checked."""
+        if is_checked:
+            return await self._told(self.log.begin(kind, thread_id, **facts), call, shown)
         return await self._told(self.log.begin("read", thread_id), call, lambda _: None)
 
     async def delete(self, thread_id: str, checkpoint_id: str | None = None, *, namespace: str | None = None) -> bool:
         number = self.log.begin("delete", thread_id, id=checkpoint_id)
-        delete = super().delete
-        return await self._told(number, lambda: delete(thread_id, checkpoint_id, namespace=namespace))
+        return await self._told(number, super().delete(thread_id, checkpoint_id, namespace=namespace))
 
     async def copy_thread(
         self,
@@ -180,11 +168,10 @@ class RecordedCheckpointer(Checkpointer):
         namespace: str = DEFAULT_NAMESPACE,
     ) -> bool:
         number = self.log.begin("copy", dest_thread_id, source=source_thread_id, of=checkpoint_id)
-        copy = super().copy_thread
-        return await self._told(
-            number,
-            lambda: copy(source_thread_id, dest_thread_id, checkpoint_id, ancestors=ancestors, namespace=namespace),
+        copied = super().copy_thread(
+            source_thread_id, dest_thread_id, checkpoint_id, ancestors=ancestors, namespace=namespace
         )
+        return await self._told(number, copied)
 
     async def vacuum(
         self,
@@ -194,13 +181,11 @@ class RecordedCheckpointer(Checkpointer):
         dry_run: bool = False,
         progress: Callable[[VacuumProgress], None] | None = None,
     ) -> int:
-        vacuum = super().vacuum
         by_number_only = keep_last is not None and older_than_days is THIRTY_DAYS
         before = None if by_number_only else time.time() - older_than_days * 86_400
         number = self.log.begin("vacuum", "", before=before, keep_last=keep_last)
-        return await self._told(
-            number, lambda: vacuum(older_than_days, keep_last=keep_last, dry_run=dry_run, progress=progress)
-        )
+        vacuumed = super().vacuum(older_than_days, keep_last=keep_last, dry_run=dry_run, progress=progress)
+        return await self._told(number, vacuumed)
 
     async def put_writes(
         self,
@@ -212,19 +197,14 @@ class RecordedCheckpointer(Checkpointer):
         task_path: str = "",
         namespace: str = DEFAULT_NAMESPACE,
     ) -> None:
-        put = super().put_writes
         facts = {"id": checkpoint_id, "task": task_id, "namespace": namespace}
         number = self.log.begin("writes", thread_id, **facts, digest=writes_digest(writes), channels=_channels(writes))
-        await self._told(
-            number,
-            lambda: put(thread_id, checkpoint_id, task_id, writes, task_path=task_path, namespace=namespace),
-        )
+        put = super().put_writes(thread_id, checkpoint_id, task_id, writes, task_path=task_path, namespace=namespace)
+        await self._told(number, put)
 
-    async def _told(
-        self, number: int, call: Callable[[], Awaitable[T]], shown: Callable[[T], Any] = lambda answer: answer
-    ) -> T:
+    async def _told(self, number: int, call: Awaitable[T], shown: Callable[[T], Any] = lambda answer: answer) -> T:
         try:
-            answer = await call()
+            answer = await call
         except REFUSALS as error:
             latest = error.latest if isinstance(error, ConflictError) else None
             self._end(number, "refused", latest, _kind(error, REFUSALS))
@@ -258,6 +238,10 @@ def _kind(error: BaseException, kinds: Sequence[type[BaseException]]) -> str:
 
 def _channels(writes: Sequence[tuple[str, Any]]) -> Collection[str]:
     return [channel for channel, _ in writes]
+
+
+def _named_saves(entries: Sequence[HistoryEntry]) -> list[tuple[str, Any]]:
+    return [(entry.checkpoint_id, entry.metadata.get("op")) for entry in entries]
 
 
 def _digests_by_task(writes: Sequence[PendingWrite]) -> dict[str, str]:

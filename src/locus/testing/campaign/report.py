@@ -1,17 +1,12 @@
-"""The counts of a campaign as a table and as one line."""
+"""The counts of a campaign as a table."""
 
 from __future__ import annotations
 
-import textwrap
-from pathlib import Path
 from typing import Final, NamedTuple
 
 from locus.testing.campaign.faults import CLIENT_FAULTS, KILLED
 from locus.testing.campaign.finding import Kind
 from locus.testing.campaign.tally import FaultTally, Tally
-
-BEGIN: Final = "<!-- campaign -->"
-END: Final = "<!-- /campaign -->"
 
 COLUMNS: Final = (Kind.LOST, Kind.TORN, Kind.WRONG_LATEST)
 
@@ -42,20 +37,6 @@ class Total(NamedTuple):
                 name: sum(site.told.get(name, 0) for site in sites) for name in ("acknowledged", "refused", "unknown")
             },
         )
-
-
-def summary(tally: Tally) -> str:
-    """The result of a campaign as a Markdown list item."""
-    if not tally.sites:
-        return NOT_RUN
-    total = Total.of(tally)
-    lost = "none was lost or torn" if not total.findings else f"there were {total.findings:,} findings"
-    line = (
-        f"- **What is acknowledged stays.** {total.kills:,} kills and {total.of_stores:,} faults of servers, networks"
-        f" and disks: of {total.told['acknowledged']:,} acknowledged changes {lost}"
-        " (see [Reliability](docs/reliability.md))."
-    )
-    return f"{textwrap.fill(line, 118, subsequent_indent='  ')}\n"
 
 
 def report(tally: Tally) -> str:
@@ -93,22 +74,3 @@ def _row(site: str, fault: str, tally: FaultTally) -> str:
     # A fault that never struck shows a dash rather than a zero.
     counts = [str(count) if tally.rounds else "–" for count in (*named, other)]
     return f"| {site} | {fault} | {tally.struck:,} | {' | '.join(counts)} |"
-
-
-def write_report(tally: Tally, page: Path) -> None:
-    """Write the report between its two marks in a page."""
-    _write(page, report(tally))
-
-
-def write_summary(tally: Tally, page: Path) -> None:
-    """Write the summary between its two marks in a page."""
-    _write(page, summary(tally))
-
-
-def _write(page: Path, made: str) -> None:
-    text = page.read_text(encoding="utf-8")
-    before, begin, rest = text.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not begin or not end:
-        raise ValueError(f"{page} has no place for the report: {BEGIN} and {END}")
-    page.write_text(f"{before}{BEGIN}\n{made}{END}{after}", encoding="utf-8")

@@ -29,9 +29,9 @@ from locus.testing.campaign.found import (
     wait_until_reachable,
 )
 from locus.testing.campaign.history import History, Operation
-from locus.testing.campaign.plan import Plan, planned
+from locus.testing.campaign.plan import RoundPlan, planned
 from locus.testing.campaign.site import Fault, Site
-from locus.testing.campaign.tally import Failure, Tally
+from locus.testing.campaign.tally import FailedRound, Tally
 from locus.testing.processes.jobs import opened
 from locus.testing.processes.workers import Crew
 
@@ -43,7 +43,7 @@ AT_ONCE: Final = 16
 
 
 @dataclass(frozen=True)
-class Options:
+class CampaignOptions:
     """The options of a campaign."""
 
     folder: Path
@@ -65,10 +65,10 @@ class Options:
 
 
 @dataclass
-class Outcome:
+class RoundOutcome:
     """The result of a round."""
 
-    plan: Plan
+    plan: RoundPlan
     struck: dict[str, int]
     history: History
     findings: list[Finding] = field(default_factory=list)
@@ -92,7 +92,7 @@ def fault_names(site: Site, only: Sequence[str] = ()) -> list[str]:
     return [name for name in names if not only or name in only]
 
 
-async def run_round(site: Site, plan: Plan, options: Options) -> Outcome:
+async def run_round(site: Site, plan: RoundPlan, options: CampaignOptions) -> RoundOutcome:
     """Run one round, and check its history."""
     began = time.monotonic()
     folder = options.folder / plan.name.replace("/", "-")
@@ -123,10 +123,10 @@ async def run_round(site: Site, plan: Plan, options: Options) -> Outcome:
     findings = [Finding(Kind.WRONG_ERROR, "", f"a client failed: {failure}") for failure in clients.failures]
     findings += check(history, threads)
     findings += check_effects(history, read_effects(folder))
-    return Outcome(plan, struck, history, findings, threads, time.monotonic() - began)
+    return RoundOutcome(plan, struck, history, findings, threads, time.monotonic() - began)
 
 
-def _faults(site: Site, plan: Plan, clients: Clients) -> list[Fault]:
+def _faults(site: Site, plan: RoundPlan, clients: Clients) -> list[Fault]:
     known: dict[str, Fault] = {fault.name: fault for fault in site.faults()}
     killed = ClientKilled(clients)
     known[killed.name] = killed
@@ -134,7 +134,7 @@ def _faults(site: Site, plan: Plan, clients: Clients) -> list[Fault]:
     return [known[name] for name in plan.faults]
 
 
-async def _strike(faults: Sequence[Fault], plan: Plan, seconds: float, struck: dict[str, int]) -> None:
+async def _strike(faults: Sequence[Fault], plan: RoundPlan, seconds: float, struck: dict[str, int]) -> None:
     """Let one fault after another strike for some time. Kills go on meanwhile, even while a server is stopped."""
     end = time.monotonic() + seconds
 
@@ -148,7 +148,7 @@ async def _strike(faults: Sequence[Fault], plan: Plan, seconds: float, struck: d
         both.create_task(one_after_the_other([fault for fault in faults if fault.name == KILLED], plan.rng("kills")))
 
 
-async def _found(site: Site, plan: Plan, history: History) -> dict[str, FoundThread]:
+async def _found(site: Site, plan: RoundPlan, history: History) -> dict[str, FoundThread]:
     async with opened(site.direct_url()) as checkpointer:
         await wait_until_reachable(checkpointer)
         return await find_threads(checkpointer, plan.prefix, places_of_writes(history))
@@ -157,7 +157,7 @@ async def _found(site: Site, plan: Plan, history: History) -> dict[str, FoundThr
 class Campaign:
     """Runs rounds on one store, one after another. Threads stay for one more round, and are checked again after it."""
 
-    def __init__(self, site: Site, tally: Tally, options: Options, state: Path | None = None) -> None:
+    def __init__(self, site: Site, tally: Tally, options: CampaignOptions, state: Path | None = None) -> None:
         self._site = site
         self._tally = tally
         self._options = options
@@ -168,12 +168,12 @@ class Campaign:
     def _besides(self) -> tuple[str, ...]:
         return (KILLED,) if self._options.kills else ()
 
-    def plan(self, seed: int, number: int) -> Plan:
+    def plan(self, seed: int, number: int) -> RoundPlan:
         return planned(seed, self._site.name, number, fault_names(self._site, self._options.only), self._besides)
 
-    async def run(self, seed: int, seconds: float, only: int | None = None) -> list[Outcome]:
+    async def run(self, seed: int, seconds: float, only: int | None = None) -> list[RoundOutcome]:
         """Run the rounds of a seed that were not run yet, until the time is over; or run only the round `only`."""
-        outcomes: list[Outcome] = []
+        outcomes: list[RoundOutcome] = []
         end = time.monotonic() + seconds
         while True:
             number = self._tally.site(self._site.name).rounds.get(seed, 0) if only is None else only
@@ -186,7 +186,7 @@ class Campaign:
             await _remove(checkpointer, self._earlier)
         return outcomes
 
-    async def _round(self, plan: Plan) -> Outcome:
+    async def _round(self, plan: RoundPlan) -> RoundOutcome:
         outcome = await run_round(self._site, plan, self._options)
         async with opened(self._site.direct_url()) as checkpointer:
             outcome.findings += await _still_there(checkpointer, self._earlier, outcome.history.of_kind("vacuum"))
@@ -194,7 +194,7 @@ class Campaign:
         self._earlier = {} if outcome.findings else outcome.found
         return outcome
 
-    def note(self, outcome: Outcome, *, counts: bool = True) -> None:
+    def note(self, outcome: RoundOutcome, *, counts: bool = True) -> None:
         """Report a round, and keep its histories if there are findings. A repeated round does not count."""
         plan, site = outcome.plan, self._site
         if counts:
@@ -212,7 +212,7 @@ class Campaign:
             (folder / "findings.txt").write_text("\n".join(texts))
             if counts:
                 self._tally.failures.append(
-                    Failure(
+                    FailedRound(
                         site=site.name,
                         seed=plan.seed,
                         round=plan.number,

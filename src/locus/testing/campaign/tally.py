@@ -33,7 +33,7 @@ class SiteTally(BaseModel):
     told: dict[str, int] = Field(default_factory=dict)
 
 
-class Failure(BaseModel):
+class FailedRound(BaseModel):
     """A round with findings."""
 
     site: str
@@ -48,7 +48,7 @@ class Tally(BaseModel):
     """The counts of a campaign on several stores, so far."""
 
     sites: dict[str, SiteTally] = Field(default_factory=dict)
-    failures: list[Failure] = Field(default_factory=list)
+    failures: list[FailedRound] = Field(default_factory=list)
     made_with: str = ""
     """The versions of Locus and Python in the last round."""
     first: datetime | None = None

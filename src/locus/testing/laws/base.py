@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import inspect
 import json
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from datetime import datetime, timedelta, tzinfo
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol, TypeVar
 
 import pytest
 import pytest_asyncio
@@ -19,6 +19,8 @@ from locus.memory.storage import StorageBackend
 from locus.testing.data import HOSTILE_IDS
 from locus.testing.processes.workers import Crew
 from locus.testing.stores import DurableTestStore, TestStore
+
+T = TypeVar("T")
 
 
 class OpenHandle(Protocol):
@@ -106,6 +108,12 @@ class Clock:
         self._install()
 
 
+def present(value: T | None) -> T:
+    """The value that a call has returned, after asserting that there is one."""
+    assert value is not None
+    return value
+
+
 def exact(value: Any) -> str:
     """A text that differs wherever two JSON values do: 1, 1.0 and True, 0.0 and -0.0."""
     return json.dumps(value, sort_keys=True)
@@ -150,6 +158,14 @@ async def snapshot(handle: Checkpointer) -> dict[str, list[HistoryEntry]]:
 def dicts(handle: Checkpointer) -> StorageBackend:
     """A backend for plain dicts on the store of a handle."""
     return StorageBackend(handle.store)
+
+
+async def save_each(
+    handle: Checkpointer, names: Iterable[str], data: dict[str, Any] | None = None, **more: Any
+) -> None:
+    """Save a dict, empty by default, in each of these threads, one after the other."""
+    for name in names:
+        await dicts(handle).save(name, data or {}, **more)
 
 
 class WorkerLaws(Laws):

@@ -31,7 +31,7 @@ AT_ONCE = 3
 
 
 @dataclass
-class Tally:
+class KillTally:
     """The counts of a series of kills."""
 
     kills: int = 0
@@ -60,12 +60,12 @@ class Tally:
             await ledger.go_on(checkpointer, f"after{self.kills}", search=search)
 
 
-async def kill_at_random(crew: Crew, open_handle: Open, *, seed: int, kills: int, seconds: float = 1e9) -> Tally:
+async def kill_at_random(crew: Crew, open_handle: Open, *, seed: int, kills: int, seconds: float = 1e9) -> KillTally:
     """Kill a process that saves without a pause at random moments, `kills` times or for `seconds`.
 
     Further kills follow, up to a limit, until some have fallen before a commit and some after it.
     """
-    rng, tally, end = random.Random(seed), Tally(), time.monotonic() + seconds
+    rng, tally, end = random.Random(seed), KillTally(), time.monotonic() + seconds
     window = SHORTEST_WINDOW
     while tally.kills < (kills if tally.both_sides else MOST_TRIES * kills) and time.monotonic() < end:
         if tally.kills % KILLS_PER_THREAD == 0:
@@ -85,9 +85,9 @@ async def kill_at_random(crew: Crew, open_handle: Open, *, seed: int, kills: int
     return tally
 
 
-async def kill_while_many_save(crew: Crew, open_handle: Open, *, seed: int, kills: int, threads: int) -> Tally:
+async def kill_while_many_save(crew: Crew, open_handle: Open, *, seed: int, kills: int, threads: int) -> KillTally:
     """Kill a process that saves to many threads at the same time, soon after it has acknowledged some saves."""
-    rng, tally = random.Random(seed), Tally()
+    rng, tally = random.Random(seed), KillTally()
     for kill in range(kills):
         ledgers = {name: Ledger(name) for name in (f"thread {number} of {kill}" for number in range(threads))}
         worker = crew.start(save_many_until_killed, url=crew.url, thread_ids=[*ledgers], seed=rng.randrange(10**6))
@@ -120,12 +120,12 @@ def _last_words(worker: Worker) -> list[dict[str, Any]]:
 
 async def kill_at_lines(
     crew: Crew, open_handle: Open, *, step: str, evenly: int | None, every: int = 1, last: int = 10
-) -> Tally:
+) -> KillTally:
     """Kill a process at lines of a step that `lines.chosen` chooses, each time on a new thread."""
     (counted,) = await _prepared(open_handle, step, [f"{step} counted"])
     targets = _targets(crew, crew.url, counted, step, Choice(evenly, every, last))
     ledgers = await _prepared(open_handle, step, [f"{step} {at}" for at in range(len(targets))])
-    tally = Tally(ledgers=[*ledgers], positions=targets)
+    tally = KillTally(ledgers=[*ledgers], positions=targets)
     workers: deque[Worker] = deque()
     waiting = deque(zip(ledgers, targets, strict=True))
     missed: list[int] = []
@@ -152,11 +152,11 @@ async def kill_at_lines(
 
 async def kill_while_creating(
     crew: Crew, new_store: Callable[[], DurableTestStore], *, evenly: int | None, every: int = 1
-) -> Tally:
+) -> KillTally:
     """Kill a process at lines of the first save, which creates the store, each time in a new store."""
     store = new_store()
     targets = _targets(crew, store.url, Ledger("made"), "first", Choice(evenly, every))
-    tally = Tally()
+    tally = KillTally()
     for target in targets:
         store, ledger = new_store(), Ledger("made")
         worker = _started(crew, store.url, ledger, "first", target)

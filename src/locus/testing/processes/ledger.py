@@ -19,27 +19,27 @@ Step = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Content:
+class ThreadContent:
     """The content of a thread: checkpoints as (id, digest), oldest first, and pending writes."""
 
     checkpoints: tuple[tuple[str, str], ...] = ()
     writes: frozenset[tuple[str, str, str, Any]] = frozenset()
     """Checkpoint id, task, channel and value of each pending write."""
 
-    def after(self, step: Step, checkpoint_id: str) -> Content:
+    def after(self, step: Step, checkpoint_id: str) -> ThreadContent:
         others = tuple(known for known in self.checkpoints if known[0] != checkpoint_id)
         match step["op"]:
             case "save":
-                return Content((*others, (checkpoint_id, step["digest"])), self.writes)
+                return ThreadContent((*others, (checkpoint_id, step["digest"])), self.writes)
             case "delete":
-                return Content(others, frozenset(write for write in self.writes if write[0] != checkpoint_id))
+                return ThreadContent(others, frozenset(write for write in self.writes if write[0] != checkpoint_id))
             case _:
                 place = (checkpoint_id, step["task"])
                 other_writes = frozenset(write for write in self.writes if write[:2] != place)
-                return Content(self.checkpoints, other_writes | {(*place, *write) for write in step["writes"]})
+                return ThreadContent(self.checkpoints, other_writes | {(*place, *write) for write in step["writes"]})
 
 
-async def content_of(checkpointer: Checkpointer, thread_id: str) -> Content:
+async def content_of(checkpointer: Checkpointer, thread_id: str) -> ThreadContent:
     """Read the content of a thread in every way. All ways must agree."""
     history = await checkpointer.history(thread_id, limit=None)
     ids = [entry.checkpoint_id for entry in history]
@@ -59,7 +59,7 @@ async def content_of(checkpointer: Checkpointer, thread_id: str) -> Content:
     latest = digest(await checkpointer.load(thread_id))
     newest = checkpoints[-1][1] if checkpoints else None
     assert latest == newest, f"{thread_id!r}: load() is not the newest that is listed, {ids[:1]}"
-    return Content(tuple(checkpoints), frozenset(writes))
+    return ThreadContent(tuple(checkpoints), frozenset(writes))
 
 
 @dataclass
@@ -67,7 +67,7 @@ class Ledger:
     """The expected content of one thread, from the messages of a process that was killed."""
 
     thread_id: str
-    content: Content = Content()
+    content: ThreadContent = ThreadContent()
     begun: Step | None = None
 
     def note(self, message: dict[str, Any]) -> None:
@@ -90,7 +90,7 @@ class Ledger:
         self.content, self.begun = stored, None
         return completed
 
-    def _difference(self, stored: Content, allowed: list[Content]) -> str:
+    def _difference(self, stored: ThreadContent, allowed: list[ThreadContent]) -> str:
         lines = [f"thread {self.thread_id!r} after a kill in {self.begun}"]
         for name, content in zip(("acknowledged", "or then"), allowed, strict=False):
             lines += [

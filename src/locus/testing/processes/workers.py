@@ -19,7 +19,7 @@ from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import ExitStack
 from typing import Any, Concatenate, ParamSpec, Self
 
-Message = dict[str, Any]
+JSONMessage = dict[str, Any]
 
 
 class Channel:
@@ -34,7 +34,7 @@ class Channel:
         self._connection.settimeout(None)
         self._connection.sendall(json.dumps(facts).encode() + b"\n")
 
-    def receive(self, timeout: float | None = None) -> Message | None:
+    def receive(self, timeout: float | None = None) -> JSONMessage | None:
         """Wait for the next message. Returns None if the other end is gone, and raises TimeoutError after `timeout`."""
         deadline = None if timeout is None else time.monotonic() + timeout
         while b"\n" not in self._unread and not self._ended:
@@ -49,7 +49,7 @@ class Channel:
         line, newline, self._unread = self._unread.partition(b"\n")
         if not newline:
             return None
-        message: Message = json.loads(line)
+        message: JSONMessage = json.loads(line)
         return message
 
     def close(self) -> None:
@@ -89,7 +89,7 @@ class Server:
     def pid(self) -> int:
         return self._process.pid
 
-    def ask(self, *, pass_on: Sequence[int] = (), **request: Any) -> Message:
+    def ask(self, *, pass_on: Sequence[int] = (), **request: Any) -> JSONMessage:
         try:
             socket.send_fds(self._socket, [json.dumps(request).encode() + b"\n"], list(pass_on))
             answer = self._channel.receive(PATIENCE)
@@ -140,7 +140,7 @@ def shared_server() -> Server:
 class Worker:
     """A job in a process of its own."""
 
-    def __init__(self, server: Server, module: str, job: str, arguments: Message) -> None:
+    def __init__(self, server: Server, module: str, job: str, arguments: JSONMessage) -> None:
         self._server = server
         self._job = job
         self._printed_before = server.printed
@@ -161,7 +161,7 @@ class Worker:
             self.hear_out()
             raise self._failed("had ended before it could be told") from None
 
-    def hear(self, timeout: float = PATIENCE) -> Message:
+    def hear(self, timeout: float = PATIENCE) -> JSONMessage:
         """Wait for the next message of the worker. Raises WorkerFailed if it ends without one."""
         message = self._next(timeout)
         if message is None:
@@ -177,14 +177,14 @@ class Worker:
             raise self._failed("died")
         return self.result
 
-    def hear_out(self, timeout: float = PATIENCE) -> list[Message]:
+    def hear_out(self, timeout: float = PATIENCE) -> list[JSONMessage]:
         """Wait for the worker's end, and return all its messages, even if it was killed."""
         messages = []
         while (message := self._next(timeout)) is not None:
             messages.append(message)
         return messages
 
-    def hear_until(self, deadline: float) -> Iterator[Message]:
+    def hear_until(self, deadline: float) -> Iterator[JSONMessage]:
         """Yield the worker's messages until a time of `time.monotonic`, or until its end."""
         while self.status is None and (left := deadline - time.monotonic()) > 0:
             try:
@@ -194,7 +194,7 @@ class Worker:
             if (heard := self._understood(message)) is not None:
                 yield heard
 
-    def kill(self) -> list[Message]:
+    def kill(self) -> list[JSONMessage]:
         """End the process with SIGKILL, and return its messages that were not received yet."""
         self._end()
         messages = []
@@ -216,7 +216,7 @@ class Worker:
         if self.status is None:
             self.status = self._server.ask(op="kill", pid=self.pid)["status"]
 
-    def _next(self, timeout: float) -> Message | None:
+    def _next(self, timeout: float) -> JSONMessage | None:
         while self.status is None:
             try:
                 message = self._channel.receive(timeout)
@@ -227,7 +227,7 @@ class Worker:
                 return heard
         return None
 
-    def _understood(self, message: Message | None) -> Message | None:
+    def _understood(self, message: JSONMessage | None) -> JSONMessage | None:
         """Handle a result, a failure or the end of the worker. Any other message is returned, for the caller."""
         if self.status is None and (message is None or "error" in message):
             self.status = self._server.ask(op="reap", pid=self.pid)["status"]

@@ -16,15 +16,14 @@ import asyncio
 from base64 import b32decode
 from collections.abc import AsyncGenerator, Iterable, Iterator
 from datetime import UTC, datetime
+from itertools import accumulate
 from pathlib import Path
 from typing import IO, Any
 
 from locus.errors import BackendUnavailableError, ConfigurationError, CorruptCheckpointError, SerializationError
 from locus.extras import require
 from locus.memory.model.codec import decode, encode
-from locus.memory.model.plan import encode_manifest, run_of
-from locus.memory.model.records import Extent
-from locus.transfer.content import HEAD, ITEMS, Checkpoint, StoredContent, log_metadata
+from locus.transfer.content import MovedCheckpoint, log_checkpoints
 from locus.transfer.items import ThreadItems
 from locus.transfer.sources.folder import FolderStore
 
@@ -62,24 +61,13 @@ class AgentFrameworkSource(FolderStore):
             files[session_id] = path
         return files
 
-    async def checkpoints(self, thread_id: str) -> AsyncGenerator[Checkpoint, None]:
+    async def checkpoints(self, thread_id: str) -> AsyncGenerator[MovedCheckpoint, None]:
         path = self._files[thread_id]
         created_at, turns = await asyncio.to_thread(_read_turns, thread_id, path)
-        items, parent, count = ThreadItems(), None, 0
-        for number, texts in enumerate(turns):
-            items.add([run_of("main", number, count, texts)])
-            count += len(texts)
-            extent = Extent("main", number, 0, count)
-            checkpoint_id = f"import-{count}"
-            yield Checkpoint(
-                namespace=NAMESPACE,
-                checkpoint_id=checkpoint_id,
-                parent_id=parent,
-                created_at=created_at,
-                metadata=log_metadata("import", [extent]),
-                content=StoredContent(HEAD, encode_manifest({ITEMS: (extent,)}), items),
-            )
-            parent = checkpoint_id
+        counts = accumulate(map(len, turns))
+        steps = ((f"import-{count}", created_at, texts) for count, texts in zip(counts, turns, strict=True))
+        for checkpoint in log_checkpoints(NAMESPACE, "main", steps, ThreadItems()):
+            yield checkpoint
 
 
 def session_of(stem: str) -> str:

@@ -15,23 +15,22 @@ Databases of ADK before 1.22 hold pickles, and are refused: `adk migrate session
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Iterator
 from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
 
 from locus.errors import ConfigurationError, ConflictError, CorruptCheckpointError, SerializationError
 from locus.integrations.google_adk import NAMESPACE
-from locus.integrations.google_adk.names import joined, names_of
-from locus.memory.backends.sql.engine import SQLServerEngine
 from locus.memory.item_log import written_fields
 from locus.memory.model.codec import decode, encode, encode_trusted
 from locus.memory.model.ids import Pattern
 from locus.memory.model.plan import run_of
 from locus.memory.model.records import Extent
-from locus.transfer.content import ITEMS, Checkpoint, StoredContent, WholeContent, log_metadata
+from locus.threads.ids import joined, parted
+from locus.transfer.content import ITEMS, MovedCheckpoint, StoredContent, WholeContent, log_metadata
 from locus.transfer.items import ThreadItems
-from locus.transfer.sources.sql import Row, SQLiteReader, column_names, server_name, sqlite_path
+from locus.transfer.sources import read_moment
+from locus.transfer.sources.sql import ServerReader, SourceRow, SQLiteReader
 
 _TABLES: Final = ("sessions", "events", "user_states", "app_states")
 _METADATA: Final = "adk_internal_metadata"
@@ -57,125 +56,70 @@ class EventRow(NamedTuple):
     data: Any
 
 
-class ADKTables(ABC):
-    """Access to ADK's tables in some database."""
-
-    @property
-    @abstractmethod
-    def name(self) -> str:
-        """A name to show to people, without secrets."""
-
-    @abstractmethod
-    async def check(self) -> None:
-        """Raise `ConfigurationError` if these are not tables of ADK, or those of a version that is too old."""
-
-    @abstractmethod
-    async def all(self, statement: str, values: tuple[str, ...] = ()) -> list[Row]:
-        """The rows of a statement, in which `{sessions}` stands for that table and `{json:state}` for a JSON column."""
-
-    @abstractmethod
-    async def events(self, names: tuple[str, ...]) -> list[EventRow]:
-        """The events of a session, in the order in which ADK reads them."""
-
-    @abstractmethod
-    async def close(self) -> None:
-        """Close the connection to the database."""
-
-
 _EVENTS: Final = (
     "SELECT id, invocation_id, timestamp, {json:event_data} FROM {events}"
     " WHERE app_name = ? AND user_id = ? AND session_id = ?"
 )
-
-
-def _too_old(columns: set[str]) -> bool:
-    """Whether the columns are those of old tables, which have one for each field of an event, with pickled actions."""
-    return "actions" in columns and "event_data" not in columns
-
-
-_OLD = (
+_OLD: Final = (
     "these tables are of an old version of ADK, which pickled events; pickles are not read. Make new tables with "
     "`adk migrate session`, and import those"
 )
 
 
-class SQLiteTables(ADKTables):
-    """A file of `SqliteSessionService`, or of `DatabaseSessionService` with SQLite."""
+class ADKTables:
+    """ADK's tables in some database: of `SqliteSessionService` in a file, or of `DatabaseSessionService`."""
 
-    def __init__(self, location: str) -> None:
-        self._file = SQLiteReader(sqlite_path(location))
-        self._order = "timestamp, rowid"
+    def __init__(self, database: SQLiteReader | ServerReader) -> None:
+        self._database = database
+        self._prefix = database.prefix if isinstance(database, ServerReader) else ""
+        self._as_text = "::text" if database.name.startswith("postgresql") else ""
+        self._order = ""
 
     @property
     def name(self) -> str:
-        return self._file.name
+        name = self._database.name
+        return name if isinstance(self._database, SQLiteReader) else f"{name}/{self._prefix}sessions"
 
     async def check(self) -> None:
-        tables = await self._file.tables()
-        if "events" in tables and _too_old(await self._file.columns("events")):
+        """Raise `ConfigurationError` if these are not tables of ADK, or those of a version that is too old."""
+        columns = {table: await self._database.columns(table) for table in _TABLES}
+        # Old tables have a column for each field of an event, with pickled actions.
+        if "actions" in columns["events"] and "event_data" not in columns["events"]:
             raise ConfigurationError(_OLD)
-        missing = sorted({*_TABLES} - tables)
+        missing = ", ".join(sorted(table for table, names in columns.items() if not names))
+        if isinstance(self._database, ServerReader):
+            if missing:
+                raise ConfigurationError(
+                    f"{self._database.name} has no table {missing} of ADK's DatabaseSessionService: name their schema "
+                    "with ?schema_name=… in the URL, if they have one of their own"
+                )
+            return
         if missing:
             raise ConfigurationError(
-                f"{self._file.path!r} has no table {', '.join(missing)}: is it a file of SqliteSessionService or "
+                f"{self._database.path!r} has no table {missing}: is it a file of SqliteSessionService or "
                 "DatabaseSessionService?"
             )
-        if _METADATA in tables:  # DatabaseSessionService, which orders events of the same time by their ids
-            self._order = "timestamp, id"
+        # DatabaseSessionService has this table, and orders events of the same time by their ids.
+        self._order = "timestamp, id" if await self._database.columns(_METADATA) else "timestamp, rowid"
 
-    async def all(self, statement: str, values: tuple[str, ...] = ()) -> list[Row]:
-        return await self._file.all(_filled(statement, "", ""), values)
-
-    async def events(self, names: tuple[str, ...]) -> list[EventRow]:
-        return [EventRow(*row) for row in await self.all(f"{_EVENTS} ORDER BY {self._order}", names)]
-
-    async def close(self) -> None:
-        await self._file.close()
-
-
-class ServerTables(ADKTables):
-    """The tables of `DatabaseSessionService` in PostgreSQL or MySQL."""
-
-    def __init__(self, engine: SQLServerEngine[Any], schema: str | None) -> None:
-        self._engine = engine
-        self._schema = schema
-        self._prefix = f'"{schema}".' if schema else ""
-        self._as_text = "::text" if engine.identity.startswith("postgresql") else ""
-
-    @property
-    def name(self) -> str:
-        return f"{server_name(self._engine)}/{self._prefix}sessions"
-
-    async def check(self) -> None:
-        columns = {table: await column_names(self._engine, table, self._schema) for table in _TABLES}
-        if _too_old(columns["events"]):
-            raise ConfigurationError(_OLD)
-        missing = sorted(table for table, names in columns.items() if not names)
-        if missing:
-            raise ConfigurationError(
-                f"{server_name(self._engine)} has no table {', '.join(missing)} of ADK's DatabaseSessionService: name "
-                "their schema with ?schema_name=… in the URL, if they have one of their own"
-            )
-
-    async def all(self, statement: str, values: tuple[str, ...] = ()) -> list[Row]:
-        rows = await self._engine.ask((_filled(statement, self._prefix, self._as_text), values))
-        return [tuple(row) for row in rows]
+    async def all(self, statement: str, values: tuple[str, ...] = ()) -> list[SourceRow]:
+        """The rows of a statement, in which `{sessions}` stands for that table and `{json:state}` for a JSON column."""
+        for table in _TABLES:
+            statement = statement.replace(f"{{{table}}}", f"{self._prefix}{table}")
+        for column in ("state", "event_data"):
+            statement = statement.replace(f"{{json:{column}}}", f"{column}{self._as_text}")
+        return await self._database.all(statement, values)
 
     async def events(self, names: tuple[str, ...]) -> list[EventRow]:
-        # Sorted here, because databases order texts in different ways.
+        """The events of a session, in the order in which ADK reads them."""
+        if self._order:
+            return [EventRow(*row) for row in await self.all(f"{_EVENTS} ORDER BY {self._order}", names)]
+        # Sorted here, because servers order texts in different ways.
         rows = [EventRow(*row) for row in await self.all(_EVENTS, names)]
         return sorted(rows, key=lambda row: (_moment(row.at), row.id))
 
     async def close(self) -> None:
-        await self._engine.close()
-
-
-def _filled(statement: str, prefix: str, as_text: str) -> str:
-    for table in _TABLES:
-        statement = statement.replace(f"{{{table}}}", f"{prefix}{table}")
-    for column in ("state", "event_data"):
-        statement = statement.replace(f"{{json:{column}}}", f"{column}{as_text}")
-    return statement
+        await self._database.close()
 
 
 class GoogleADKSource:
@@ -197,8 +141,8 @@ class GoogleADKSource:
         ]
         return sorted(filter(pattern.matches, (joined(*map(str, row)) for row in rows)))
 
-    async def checkpoints(self, thread_id: str) -> AsyncGenerator[Checkpoint, None]:
-        names = names_of(thread_id)
+    async def checkpoints(self, thread_id: str) -> AsyncGenerator[MovedCheckpoint, None]:
+        names = parted(thread_id)
         if len(names) < 3:
             for shared in await self._shared(names):
                 yield _shared_state(thread_id, shared)
@@ -231,14 +175,14 @@ class GoogleADKSource:
         await self._tables.close()
 
 
-def _shared_state(thread_id: str, row: StateRow) -> Checkpoint:
+def _shared_state(thread_id: str, row: StateRow) -> MovedCheckpoint:
     """The checkpoint that `LocusSessionService` keeps for the state of a user or an app."""
     state = _object(row.state, f"the state {thread_id!r}")
     content = WholeContent({"state": state, "origins": {}})
-    return Checkpoint(NAMESPACE, _ID, None, _moment(row.updated), "{}", content)
+    return MovedCheckpoint(NAMESPACE, _ID, None, _moment(row.updated), "{}", content)
 
 
-def _session(thread_id: str, row: StateRow, event_rows: list[EventRow]) -> Iterator[Checkpoint]:
+def _session(thread_id: str, row: StateRow, event_rows: list[EventRow]) -> Iterator[MovedCheckpoint]:
     """The checkpoints of a session: the first without events, then one for each event, with the state after it."""
     final = _object(row.state, f"the state of session {thread_id!r}")
     events = [_event(thread_id, event_row) for event_row in event_rows]
@@ -256,7 +200,7 @@ def _session(thread_id: str, row: StateRow, event_rows: list[EventRow]) -> Itera
             fields["last_update_time"] = _seconds(row.created)
         extents = [Extent(_BRANCH, count - 1, 0, count)] if count else []
         checkpoint_id = f"{_ID}-{event['id']}" if count else _ID
-        yield Checkpoint(
+        yield MovedCheckpoint(
             namespace=NAMESPACE,
             checkpoint_id=checkpoint_id,
             parent_id=parent,
@@ -304,13 +248,12 @@ def _object(text: Any, what: str) -> dict[str, Any]:
 
 def _moment(value: Any) -> datetime:
     """A time of ADK: seconds since 1970, or a time in UTC, as text in SQLite."""
+    if not isinstance(value, int | float):
+        return read_moment(value, "time of ADK's")
     try:
-        if isinstance(value, int | float):
-            return datetime.fromtimestamp(value, UTC)
-        moment = value if isinstance(value, datetime) else datetime.fromisoformat(value)
-    except (TypeError, ValueError, OverflowError, OSError) as error:
+        return datetime.fromtimestamp(value, UTC)
+    except (ValueError, OverflowError, OSError) as error:
         raise CorruptCheckpointError(f"{value!r:.40} is no time of ADK's") from error
-    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment
 
 
 def _seconds(value: Any) -> float:

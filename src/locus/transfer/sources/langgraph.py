@@ -17,22 +17,22 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import AsyncGenerator, Iterable, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from locus.errors import ConfigurationError, ConflictError, CorruptCheckpointError
 from locus.extras import require
 from locus.memory.backends.memory import MemoryCheckpointer
-from locus.memory.backends.sql.engine import SQLServerEngine
 from locus.memory.engine import Exports
 from locus.memory.model.codec import decode
 from locus.memory.model.ids import Pattern
-from locus.transfer.content import Checkpoint, StoredContent
+from locus.transfer.content import MovedCheckpoint
 from locus.transfer.items import ThreadItems
+from locus.transfer.read import stored_checkpoint
 from locus.transfer.sources import ForeignStore
 from locus.transfer.sources.langgraph_values import EMPTY, MissingClasses, ValueReader
-from locus.transfer.sources.sql import SQLiteReader, column_names, server_name, sqlite_path
+from locus.transfer.sources.sql import ServerReader, SQLiteReader, TableReader
 from locus.transfer.write import in_positions
 
 TASKS = "__pregel_tasks"
@@ -81,7 +81,7 @@ class LangGraphSource:
     async def threads(self, pattern: Pattern) -> list[str]:
         return await self._tables.threads(pattern)
 
-    async def checkpoints(self, thread_id: str) -> AsyncGenerator[Checkpoint, None]:
+    async def checkpoints(self, thread_id: str) -> AsyncGenerator[MovedCheckpoint, None]:
         """The checkpoints of a thread, oldest first.
 
         All are converted before the first is moved, because a graph must never continue from the middle of a thread
@@ -112,7 +112,7 @@ class _Converter:
         self._items = ThreadItems()
         self._seq = 0
 
-    async def checkpoint(self, raw: GraphCheckpoint) -> Checkpoint:
+    async def checkpoint(self, raw: GraphCheckpoint) -> MovedCheckpoint:
         await self._put(raw)
         page = await self._engine.export(self._thread_id, self._seq, 1, self._items.known)
         self._items.add(page.runs)
@@ -124,15 +124,7 @@ class _Converter:
                 f"the pending writes of checkpoint {raw.checkpoint_id!r} of thread {self._thread_id!r} are not "
                 "numbered as LangGraph numbers them"
             )
-        return Checkpoint(
-            namespace=stored.entry.namespace,
-            checkpoint_id=stored.entry.checkpoint_id,
-            parent_id=stored.entry.parent_id,
-            created_at=_moment(raw, self._thread_id),
-            metadata=stored.entry.metadata,
-            content=StoredContent(stored.head, stored.manifest, self._items),
-            writes=tuple(writes),
-        )
+        return replace(stored_checkpoint(stored, self._items, page.writes), created_at=_moment(raw, self._thread_id))
 
     async def _put(self, raw: GraphCheckpoint) -> None:
         namespace: dict[str, Any] = {"thread_id": self._thread_id, "checkpoint_ns": raw.namespace}
@@ -159,14 +151,14 @@ def _moment(raw: GraphCheckpoint, thread_id: str) -> datetime:
     return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
 
 
-CheckpointKey = tuple[str, str, str]
+SaverKey = tuple[str, str, str]
 """Thread id, namespace and checkpoint id."""
 
 Channels = dict[str, dict[str, tuple[str, Any]]]
 """The version and the value that were read last, by namespace and channel."""
 
 
-class CheckpointRow(NamedTuple):
+class SaverRow(NamedTuple):
     """The row of a checkpoint, decoded."""
 
     parent_id: str | None
@@ -177,22 +169,22 @@ class CheckpointRow(NamedTuple):
 class SaverTables(ForeignStore):
     """The tables of one of LangGraph's savers. Checkpoints are large, so they are read one by one."""
 
-    def __init__(self) -> None:
+    def __init__(self, database: TableReader, values: ValueReader) -> None:
+        self._database = database
+        self._values = values
         self.missing: dict[str, MissingClasses] = {}
         """The classes that are not allowed, by thread id."""
 
     @abstractmethod
-    async def keys(self, thread_id: str) -> list[CheckpointKey]:
+    async def keys(self, thread_id: str) -> list[SaverKey]:
         """The keys of the checkpoints of a thread, in order."""
 
     @abstractmethod
-    async def checkpoint_row(
-        self, key: CheckpointKey, channels: Channels, missing: MissingClasses
-    ) -> CheckpointRow | None:
+    async def checkpoint_row(self, key: SaverKey, channels: Channels, missing: MissingClasses) -> SaverRow | None:
         """Read a checkpoint. `channels` has the values read before in this thread, and is updated."""
 
     @abstractmethod
-    async def writes(self, key: CheckpointKey, missing: MissingClasses) -> list[GraphWrite]:
+    async def writes(self, key: SaverKey, missing: MissingClasses) -> list[GraphWrite]:
         """The pending writes of a checkpoint, in their order."""
 
     async def checkpoints(self, thread_id: str) -> AsyncGenerator[GraphCheckpoint, None]:
@@ -212,6 +204,9 @@ class SaverTables(ForeignStore):
                 yield GraphCheckpoint(key[1], key[2], parent, checkpoint, metadata, writes)
         missing.check()
         del self.missing[thread_id]
+
+    async def close(self) -> None:
+        await self._database.close()
 
 
 def _with_sends(checkpoint: dict[str, Any], sends: Sequence[Any]) -> dict[str, Any]:
@@ -233,109 +228,94 @@ _WHERE_KEY = "WHERE thread_id = ? AND checkpoint_ns = ? AND checkpoint_id = ?"
 class SQLiteTables(SaverTables):
     """The tables of `SqliteSaver` and `AsyncSqliteSaver`."""
 
-    def __init__(self, location: str, values: ValueReader) -> None:
-        super().__init__()
-        self._file = SQLiteReader(sqlite_path(location))
-        self._values = values
+    def __init__(self, file: SQLiteReader, values: ValueReader) -> None:
+        super().__init__(file, values)
+        self._path = file.path
 
     @property
     def name(self) -> str:
-        return self._file.name
+        return self._database.name
 
     async def threads(self, pattern: Pattern) -> list[str]:
-        columns = await self._file.columns("checkpoints")
+        columns = await self._database.columns("checkpoints")
         if not {"thread_id", "checkpoint_ns", "type", "checkpoint", "metadata"} <= columns:
-            raise ConfigurationError(f"{self._file.path!r} has no table checkpoints of LangGraph's SqliteSaver")
-        rows = await self._file.all("SELECT DISTINCT thread_id FROM checkpoints")
+            raise ConfigurationError(f"{self._path!r} has no table checkpoints of LangGraph's SqliteSaver")
+        rows = await self._database.all("SELECT DISTINCT thread_id FROM checkpoints")
         return sorted(filter(pattern.matches, (str(name) for (name,) in rows)))
 
-    async def keys(self, thread_id: str) -> list[CheckpointKey]:
-        rows = await self._file.all(
+    async def keys(self, thread_id: str) -> list[SaverKey]:
+        rows = await self._database.all(
             "SELECT thread_id, checkpoint_ns, checkpoint_id FROM checkpoints WHERE thread_id = ?"
             " ORDER BY checkpoint_id, checkpoint_ns",
             (thread_id,),
         )
         return [(thread_id, namespace, checkpoint_id) for _, namespace, checkpoint_id in rows]
 
-    async def checkpoint_row(
-        self, key: CheckpointKey, channels: Channels, missing: MissingClasses
-    ) -> CheckpointRow | None:
-        rows = await self._file.all(
+    async def checkpoint_row(self, key: SaverKey, channels: Channels, missing: MissingClasses) -> SaverRow | None:
+        rows = await self._database.all(
             f"SELECT parent_checkpoint_id, type, checkpoint, metadata FROM checkpoints {_WHERE_KEY}", key
         )
         for parent, kind, data, metadata in rows:
             value = self._values.read(kind, data, _described(key), missing)
             checkpoint = _as_dict({} if missing.places else value, _described(key))
             about = {} if metadata is None else decode(metadata)
-            return CheckpointRow(parent or None, checkpoint, _as_dict(about, f"the metadata of {_described(key)}"))
+            return SaverRow(parent or None, checkpoint, _as_dict(about, f"the metadata of {_described(key)}"))
         return None
 
-    async def writes(self, key: CheckpointKey, missing: MissingClasses) -> list[GraphWrite]:
+    async def writes(self, key: SaverKey, missing: MissingClasses) -> list[GraphWrite]:
         """The pending writes of a checkpoint. A file that only an older LangGraph has opened lacks task paths."""
-        path = "task_path" if "task_path" in await self._file.columns("writes") else "''"
+        path = "task_path" if "task_path" in await self._database.columns("writes") else "''"
         columns = f"task_id, {path}, idx, channel, type, value"
-        rows = await self._file.all(f"SELECT {columns} FROM writes {_WHERE_KEY} ORDER BY 2, 1, 3", key)
+        rows = await self._database.all(f"SELECT {columns} FROM writes {_WHERE_KEY} ORDER BY 2, 1, 3", key)
         return _read_writes(rows, key, self._values, missing)
-
-    async def close(self) -> None:
-        await self._file.close()
 
 
 class PostgreSQLTables(SaverTables):
     """The tables of `PostgresSaver` and `AsyncPostgresSaver`."""
 
-    def __init__(self, engine: SQLServerEngine[Any], schema: str | None, values: ValueReader) -> None:
-        super().__init__()
-        self._engine = engine
-        self._schema = schema
-        self._prefix = f'"{schema}".' if schema else ""
-        self._values = values
+    def __init__(self, server: ServerReader, values: ValueReader) -> None:
+        super().__init__(server, values)
+        self._prefix = server.prefix
 
     @property
     def name(self) -> str:
-        return f"{server_name(self._engine)}/{self._prefix}checkpoints"
+        return f"{self._database.name}/{self._prefix}checkpoints"
 
     async def threads(self, pattern: Pattern) -> list[str]:
-        blobs = await column_names(self._engine, "checkpoint_blobs", self._schema)
-        writes = await column_names(self._engine, "checkpoint_writes", self._schema)
+        blobs = await self._database.columns("checkpoint_blobs")
+        writes = await self._database.columns("checkpoint_writes")
         if not {"thread_id", "checkpoint_ns", "channel", "version", "blob"} <= blobs or "task_path" not in writes:
             raise ConfigurationError(
-                f"{server_name(self._engine)} has no tables {self._prefix}checkpoint_blobs and checkpoint_writes of "
+                f"{self._database.name} has no tables {self._prefix}checkpoint_blobs and checkpoint_writes of "
                 "LangGraph's PostgresSaver, or older ones: name their schema with ?schema_name=… in the URL, if they "
                 "have one of their own; and let a recent PostgresSaver run its setup() once, if they are old"
             )
-        rows = await self._engine.ask((f"SELECT DISTINCT thread_id FROM {self._prefix}checkpoints", ()))
+        rows = await self._database.all(f"SELECT DISTINCT thread_id FROM {self._prefix}checkpoints")
         return sorted(filter(pattern.matches, (str(name) for (name,) in rows)))
 
-    async def keys(self, thread_id: str) -> list[CheckpointKey]:
-        rows = await self._engine.ask(
-            (
-                f"SELECT checkpoint_ns, checkpoint_id FROM {self._prefix}checkpoints WHERE thread_id = ? ORDER BY"
-                ' checkpoint_id COLLATE "C", checkpoint_ns COLLATE "C"',
-                (thread_id,),
-            )
+    async def keys(self, thread_id: str) -> list[SaverKey]:
+        rows = await self._database.all(
+            f"SELECT checkpoint_ns, checkpoint_id FROM {self._prefix}checkpoints WHERE thread_id = ? ORDER BY"
+            ' checkpoint_id COLLATE "C", checkpoint_ns COLLATE "C"',
+            (thread_id,),
         )
         return [(thread_id, namespace, checkpoint_id) for namespace, checkpoint_id in rows]
 
-    async def checkpoint_row(
-        self, key: CheckpointKey, channels: Channels, missing: MissingClasses
-    ) -> CheckpointRow | None:
+    async def checkpoint_row(self, key: SaverKey, channels: Channels, missing: MissingClasses) -> SaverRow | None:
         columns = "parent_checkpoint_id, checkpoint::text, metadata::text"
-        rows = await self._engine.ask((f"SELECT {columns} FROM {self._prefix}checkpoints {_WHERE_KEY}", key))
+        rows = await self._database.all(f"SELECT {columns} FROM {self._prefix}checkpoints {_WHERE_KEY}", key)
         for parent, text, metadata in rows:
             checkpoint = _as_dict(decode(text), _described(key))
             known = channels.setdefault(key[1], {})
             await self._update_channels(key, checkpoint.get("channel_versions") or {}, known, missing)
             values = {channel: value for channel, (_, value) in known.items()}
             whole = {**checkpoint, "channel_values": {**(checkpoint.get("channel_values") or {}), **values}}
-            return CheckpointRow(
-                parent or None, whole, _as_dict(decode(metadata), f"the metadata of {_described(key)}")
-            )
+            return SaverRow(parent or None, whole, _as_dict(decode(metadata), f"the metadata of {_described(key)}"))
         return None
 
     async def _update_channels(
         self,
-        key: CheckpointKey,
+        key: SaverKey,
         versions: dict[str, Any],
         known: dict[str, tuple[str, Any]],
         missing: MissingClasses,
@@ -345,36 +325,29 @@ class PostgreSQLTables(SaverTables):
         for channel in [name for name, (version, _) in known.items() if wanted.get(name) != version]:
             del known[channel]
         for channel in wanted.keys() - known.keys():
-            rows = await self._engine.ask(
-                (
-                    f"SELECT type, blob FROM {self._prefix}checkpoint_blobs"
-                    " WHERE thread_id = ? AND checkpoint_ns = ? AND channel = ? AND version = ?",
-                    (*key[:2], channel, wanted[channel]),
-                )
+            rows = await self._database.all(
+                f"SELECT type, blob FROM {self._prefix}checkpoint_blobs"
+                " WHERE thread_id = ? AND checkpoint_ns = ? AND channel = ? AND version = ?",
+                (*key[:2], channel, wanted[channel]),
             )
             for kind, data in rows:
                 if kind != EMPTY:
                     where = f"channel {channel!r} of {_described(key)}"
                     known[channel] = (wanted[channel], self._values.read(kind, data, where, missing))
 
-    async def writes(self, key: CheckpointKey, missing: MissingClasses) -> list[GraphWrite]:
+    async def writes(self, key: SaverKey, missing: MissingClasses) -> list[GraphWrite]:
         columns = "task_id, task_path, idx, channel, type, blob"
-        rows = await self._engine.ask(
-            (f"SELECT {columns} FROM {self._prefix}checkpoint_writes {_WHERE_KEY} ORDER BY 2, 1, 3", key)
+        rows = await self._database.all(
+            f"SELECT {columns} FROM {self._prefix}checkpoint_writes {_WHERE_KEY} ORDER BY 2, 1, 3", key
         )
         return _read_writes(rows, key, self._values, missing)
 
-    async def close(self) -> None:
-        await self._engine.close()
 
-
-def _described(key: CheckpointKey) -> str:
+def _described(key: SaverKey) -> str:
     return f"checkpoint {key[2]!r} of thread {key[0]!r}"
 
 
-def _read_writes(
-    rows: Iterable[Any], key: CheckpointKey, values: ValueReader, missing: MissingClasses
-) -> list[GraphWrite]:
+def _read_writes(rows: Iterable[Any], key: SaverKey, values: ValueReader, missing: MissingClasses) -> list[GraphWrite]:
     return [
         GraphWrite(
             task_id,

@@ -11,18 +11,17 @@ its last checkpoint.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterator
+from datetime import datetime
 from itertools import groupby
 
 from locus.errors import ConfigurationError, CorruptCheckpointError, SerializationError
 from locus.memory.model.codec import decode, encode
 from locus.memory.model.ids import Pattern
-from locus.memory.model.plan import encode_manifest, run_of
-from locus.memory.model.records import Extent
-from locus.transfer.content import HEAD, ITEMS, Checkpoint, StoredContent, log_metadata
+from locus.transfer.content import MovedCheckpoint, log_checkpoints
 from locus.transfer.items import ThreadItems
 from locus.transfer.sources import read_moment
-from locus.transfer.sources.sql import Row, SQLiteReader, quote_name, sqlite_path
+from locus.transfer.sources.sql import SourceRow, SQLiteReader, quote_name
 
 NAMESPACE = "openai-agents"
 MAIN = "main"
@@ -35,7 +34,7 @@ class OpenAIAgentsSource:
     def __init__(
         self, location: str, *, sessions_table: str = "agent_sessions", messages_table: str = "agent_messages"
     ) -> None:
-        self._file = SQLiteReader(sqlite_path(location))
+        self._file = SQLiteReader(location)
         self._sessions = sessions_table
         self._messages = messages_table
 
@@ -53,29 +52,14 @@ class OpenAIAgentsSource:
         rows = await self._file.all(f"SELECT DISTINCT session_id FROM {quote_name(self._messages)}")
         return sorted(filter(pattern.matches, (str(name) for (name,) in rows)))
 
-    async def checkpoints(self, thread_id: str) -> AsyncGenerator[Checkpoint, None]:
+    async def checkpoints(self, thread_id: str) -> AsyncGenerator[MovedCheckpoint, None]:
         items = ThreadItems()
         for branch, rows in await self._branches(thread_id):
             name = "" if branch == MAIN else f"{branch}-"
-            count, parent = 0, None
-            for number, (second, rows_of_second) in enumerate(groupby(rows, key=lambda row: row[2])):
-                together = list(rows_of_second)
-                texts = [_item(thread_id, row) for row in together]
-                items.add([run_of(branch, number, count, texts)])
-                count += len(texts)
-                extent = Extent(branch, number, 0, count)
-                checkpoint_id = f"import-{name}{together[-1][0]}"
-                yield Checkpoint(
-                    namespace=NAMESPACE,
-                    checkpoint_id=checkpoint_id,
-                    parent_id=parent,
-                    created_at=read_moment(second, "time of SQLite's"),
-                    metadata=log_metadata("import", [extent]),
-                    content=StoredContent(HEAD, encode_manifest({ITEMS: (extent,)}), items),
-                )
-                parent = checkpoint_id
+            for checkpoint in log_checkpoints(NAMESPACE, branch, _seconds(thread_id, name, rows), items):
+                yield checkpoint
 
-    async def _branches(self, thread_id: str) -> list[tuple[str, list[Row]]]:
+    async def _branches(self, thread_id: str) -> list[tuple[str, list[SourceRow]]]:
         """The rows of each branch of a session, in order. The main branch is the last."""
         if STRUCTURE in await self._file.tables():
             rows = await self._file.all(
@@ -95,7 +79,15 @@ class OpenAIAgentsSource:
         await self._file.close()
 
 
-def _item(thread_id: str, row: Row) -> str:
+def _seconds(thread_id: str, name: str, rows: list[SourceRow]) -> Iterator[tuple[str, datetime, list[str]]]:
+    """The messages of each second: the id of their checkpoint, which ends with that of the last one, and its time."""
+    for second, rows_of_second in groupby(rows, key=lambda row: row[2]):
+        together = list(rows_of_second)
+        texts = [_item(thread_id, row) for row in together]
+        yield f"import-{name}{together[-1][0]}", read_moment(second, "time of SQLite's"), texts
+
+
+def _item(thread_id: str, row: SourceRow) -> str:
     try:
         return encode(decode(row[1]))
     except (CorruptCheckpointError, SerializationError, TypeError) as error:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
+from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
@@ -80,7 +81,7 @@ def server_name(engine: SQLServerEngine[Any]) -> str:
 
 
 T = TypeVar("T")
-Row = tuple[Any, ...]
+SourceRow = tuple[Any, ...]
 
 TIMEOUT = 30.0
 """How many seconds to wait for a lock of another process."""
@@ -97,17 +98,52 @@ def quote_name(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
-class SQLiteReader:
-    """A read-only connection to an SQLite file."""
+class TableReader(ABC):
+    """Reads the tables of another library, in whatever database they are."""
 
-    def __init__(self, path: str) -> None:
-        self.path = str(Path(path).expanduser().absolute())
+    name: str
+    """A name of the database to show to people, without secrets."""
+
+    @abstractmethod
+    async def columns(self, table: str) -> set[str]:
+        """The names of a table's columns; empty if the table does not exist."""
+
+    @abstractmethod
+    async def all(self, statement: str, values: Sequence[Any] = ()) -> list[SourceRow]:
+        """All rows of a statement."""
+
+    @abstractmethod
+    async def close(self) -> None:
+        """Close the connection to the database."""
+
+
+class ServerReader(TableReader):
+    """Reads tables from an SQL server, of the schema that the URL names, if it names one."""
+
+    def __init__(self, url: str) -> None:
+        self.engine, _, self._schema = sql_engine(url)
+        self.name = server_name(self.engine)
+        self.prefix = f'"{self._schema}".' if self._schema else ""
+        """Stands before the name of a table in a statement."""
+
+    async def columns(self, table: str) -> set[str]:
+        return await column_names(self.engine, table, self._schema)
+
+    async def all(self, statement: str, values: Sequence[Any] = ()) -> list[SourceRow]:
+        return [tuple(row) for row in await self.engine.ask((statement, values))]
+
+    async def close(self) -> None:
+        await self.engine.close()
+
+
+class SQLiteReader(TableReader):
+    """Reads tables from an SQLite file, which is opened read-only: `sqlite:a.db`, or its path."""
+
+    def __init__(self, location: str) -> None:
+        self.path = str(Path(sqlite_path(location)).expanduser().absolute())
+        self.name = f"sqlite:{self.path}"
         self._connection: sqlite3.Connection | None = None
         self._lock = asyncio.Lock()
-
-    @property
-    def name(self) -> str:
-        return f"sqlite:{self.path}"
 
     async def _run(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """Run work on another OS thread, one call at a time."""
@@ -142,7 +178,7 @@ class SQLiteReader:
     async def columns(self, table: str) -> set[str]:
         return {str(row[1]) for row in await self.all(f"PRAGMA table_info({quote_name(table)})")}
 
-    async def all(self, statement: str, values: Sequence[Any] = ()) -> list[Row]:
+    async def all(self, statement: str, values: Sequence[Any] = ()) -> list[SourceRow]:
         return await self._run(lambda connection: connection.execute(statement, values).fetchall())
 
     async def close(self) -> None:

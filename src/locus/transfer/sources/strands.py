@@ -20,7 +20,7 @@ from typing import Any
 from locus.errors import BackendUnavailableError, CorruptCheckpointError
 from locus.integrations.strands.document import list_name, metadata_of, new_session, stored_message, with_id
 from locus.memory.model.codec import decode, encode
-from locus.transfer.content import Checkpoint, WholeContent
+from locus.transfer.content import MovedCheckpoint, WholeContent
 from locus.transfer.sources import read_moment
 from locus.transfer.sources.folder import FolderStore
 
@@ -37,9 +37,9 @@ class StrandsSource(FolderStore):
             if (path / "session.json").exists():
                 yield path.name.removeprefix(_SESSION)
 
-    async def checkpoints(self, thread_id: str) -> AsyncGenerator[Checkpoint, None]:
+    async def checkpoints(self, thread_id: str) -> AsyncGenerator[MovedCheckpoint, None]:
         data, created_at = await asyncio.to_thread(_session, self._path / f"{_SESSION}{thread_id}")
-        yield Checkpoint(
+        yield MovedCheckpoint(
             namespace=NAMESPACE,
             checkpoint_id="import",
             parent_id=None,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -16,12 +16,12 @@ from zlib import crc32
 
 from locus.errors import CorruptCheckpointError, LocusError
 from locus.memory.backends.file.read import NEEDED, USELESS, Sought, sought
-from locus.memory.backends.file.schema import CHECKSUM_KEY, FORMAT, SEAL_START, Places, Record, Seal
+from locus.memory.backends.file.schema import CHECKSUM_KEY, FORMAT, SEAL_START, Record, RunPlaces, Seal
 from locus.memory.model.codec import encode
 from locus.memory.model.formats import check_format, oldest
 from locus.memory.model.ids import shown_thread
 from locus.memory.model.manifest import newest_runs
-from locus.memory.model.records import Exported, Extent, Known, Run, RunInfo, Stored, Write
+from locus.memory.model.records import Ancestor, Exported, Extent, Known, Run, RunInfo, Stored, Write
 from locus.memory.model.sizes import Measured, MeasuredCheckpoint, MeasuredWrites, fitting, text_bytes
 from locus.memory.model.table import Row, ThreadTable
 from locus.memory.runtime.private import BYTES, NO_LINK
@@ -127,7 +127,7 @@ class LogFile:
                     self._first_runs[branch] = seal
 
     def _indexed_runs(self) -> Iterator[Mapping[str, int]]:
-        """Yield the newest run of each branch, as far as it is known, and read one more seal at each step."""
+        """Yield the newest known run of each branch again and again, after reading one more seal each time."""
         yield self._newest_runs
         for seal in self._older(self._placed):
             self._placed += 1
@@ -389,7 +389,7 @@ class LogFile:
 
     @_finds_damage
     def has_value(self, branch: str) -> bool:
-        """Tell whether a large value is stored, as far as is known, or can be seen from the end.
+        """Tell whether a large value is stored. Only seals that were read, and those near the end, are looked at.
 
         A value that is used again much later is stored again. To look for it in all seals would make the saves of new
         values slower, the longer the log is.
@@ -453,7 +453,7 @@ class LogFile:
                     self._take(seal, places, chosen, runs)
         return runs
 
-    def _take(self, seal: Seal, places: Places, chosen: Iterable[int], taken: dict[str, list[Run]]) -> None:
+    def _take(self, seal: Seal, places: RunPlaces, chosen: Iterable[int], taken: dict[str, list[Run]]) -> None:
         runs, texts_at, crc = places
         body = self._body(seal, crc)
         for index in chosen:
@@ -535,6 +535,21 @@ class LogFile:
         return table
 
     @_finds_damage
+    def ancestors(self, namespace: str, checkpoint_id: str, limit: int, channels: Collection[str]) -> list[Ancestor]:
+        """Read the ancestors of a checkpoint, its parent first, with their pending writes to these channels."""
+        line: dict[str, Stored] = {}
+        seal = self.find(namespace, checkpoint_id)
+        while seal is not None and (parent_id := seal.facts["parent_id"]) is not None and len(line) < limit:
+            seal = None if parent_id in line or parent_id == checkpoint_id else self.find(namespace, parent_id)
+            if seal is not None:
+                line[parent_id] = self.stored(seal, ())
+        table = ThreadTable(self.thread_id)
+        for seal in reversed(list(self.newest_first())):
+            if seal.kind == "writes" and seal.task[0] == namespace and seal.task[1] in line:
+                self.put_writes(table, seal)
+        found = ((stored, table.get_writes(namespace, name, None)) for name, stored in line.items())
+        return [Ancestor.of(stored, writes, channels) for stored, writes in found]
+
     def exported(self, after_seq: int, known: Mapping[str, int]) -> Exported:
         """Read a page of checkpoints. Seals tell how large records are, and only the records of the page are read."""
         seals = list(reversed(list(self.newest_first())))
@@ -699,7 +714,7 @@ def _chosen(runs: Sequence[Sequence[Any]], open_branches: dict[str, list[Sought]
 
 
 class CommitView:
-    """A log as a `commit_rules.View`."""
+    """A file's log as the `View` of a thread on which `commit_rules.decide` decides."""
 
     def __init__(self, log: LogFile) -> None:
         self._log = log

@@ -25,10 +25,10 @@ from locus.memory.runtime.private import create_file, keep_rights
 ASIDE = ".damaged"
 """The ending of the name of a damaged log that was put aside."""
 
-Content = Callable[[Stored], object | None]
+ContentOf = Callable[[Stored], object | None]
 
 
-def salvage(folder: LogFolder, thread_id: str, content: Content, *, apply: bool) -> Salvage | None:
+def salvage(folder: LogFolder, thread_id: str, content: ContentOf, *, apply: bool) -> Salvage | None:
     """Find what can be kept of a log. None if it is left alone: another thread's, or nothing in it can be read."""
     if not apply:
         return _salvaged(folder, thread_id, content)[0]
@@ -40,7 +40,7 @@ def salvage(folder: LogFolder, thread_id: str, content: Content, *, apply: bool)
         return salvaged
 
 
-def _salvaged(folder: LogFolder, thread_id: str, content: Content) -> tuple[Salvage | None, ThreadTable]:
+def _salvaged(folder: LogFolder, thread_id: str, content: ContentOf) -> tuple[Salvage | None, ThreadTable]:
     log = LogFile(folder.path(thread_id), thread_id)
     try:
         with log.as_it_is():
@@ -62,7 +62,7 @@ def _salvaged(folder: LogFolder, thread_id: str, content: Content) -> tuple[Salv
     return Salvage(tuple(table.ids), tuple(lost), max(0, unnamed)), table
 
 
-def _table(log: LogFile, seals: list[Seal], content: Content) -> tuple[ThreadTable, list[tuple[str, str]]]:
+def _table(log: LogFile, seals: list[Seal], content: ContentOf) -> tuple[ThreadTable, list[tuple[str, str]]]:
     """Read the thread without the checkpoints that cannot be put together, and list these."""
     table = ThreadTable(log.thread_id)
     doomed: dict[int, tuple[str, str]] = {}
@@ -93,7 +93,7 @@ def _table(log: LogFile, seals: list[Seal], content: Content) -> tuple[ThreadTab
 
 
 def _readable(
-    folder: LogFolder, thread_id: str, seals: list[Seal], content: Content
+    folder: LogFolder, thread_id: str, seals: list[Seal], content: ContentOf
 ) -> Iterator[tuple[tuple[str, str], object]]:
     """Read the checkpoints that a load can read from the log as it is now."""
     for name in (seal.name for seal in seals if seal.kind == "checkpoint"):

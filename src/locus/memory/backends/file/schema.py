@@ -72,7 +72,7 @@ _RUNS_KEY = b',"runs":'
 KINDS = frozenset({"thread", "checkpoint", "writes"})
 
 
-class Places(NamedTuple):
+class RunPlaces(NamedTuple):
     """The facts about its runs in the seal of a checkpoint. A load needs these of most seals."""
 
     runs: list[list[Any]]
@@ -149,17 +149,17 @@ class Seal:
             raise _unreadable(self.at, error) from None
 
     @property
-    def places(self) -> Places:
+    def places(self) -> RunPlaces:
         # The last key of this name is the seal's own: a quote inside of a text is escaped, and what a caller has stored
         # is one level deeper, so that it would not end where the line ends.
         at = self.line.rfind(_RUNS_KEY) if self._facts is None else -1
         if at >= 0:
             try:
                 facts = parse(b"{" + self.line[at + 1 :])
-                return Places(facts["runs"], facts["at"], facts["crc"])
+                return RunPlaces(facts["runs"], facts["at"], facts["crc"])
             except (KeyError, ValueError):
                 pass
-        return Places(self.facts["runs"], self.facts["at"], self.facts["crc"])
+        return RunPlaces(self.facts["runs"], self.facts["at"], self.facts["crc"])
 
     @property
     def task(self) -> tuple[str, str, str]:

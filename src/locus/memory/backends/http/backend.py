@@ -6,12 +6,12 @@ import contextlib
 from collections.abc import Callable, Collection
 from contextlib import aclosing
 from datetime import UTC, datetime
-from typing import Any
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from locus.errors import BackendUnavailableError, CheckpointError, CorruptCheckpointError
 from locus.extras import require
 from locus.hints import check_options
-from locus.memory.backends.http.engine import HTTPEngine, NotMeasured
 from locus.memory.checkpointer import Checkpointer
 from locus.memory.engine import CheckpointerCapabilities
 from locus.memory.model.arguments import CACHE_MB, check_vacuum, days_before
@@ -21,6 +21,9 @@ from locus.memory.model.retention import VacuumProgress
 from locus.memory.model.sizes import ThreadSizes
 from locus.memory.runtime.url import split_options
 from locus.memory.store import CheckpointStore, Saved, check_measuring
+
+if TYPE_CHECKING:
+    from locus.memory.backends.http.engine import HTTPEngine
 
 
 class HTTPStore(CheckpointStore):
@@ -75,10 +78,9 @@ class HTTPStore(CheckpointStore):
         """Let the server measure the thread, if it can; else everything is read."""
         check_measuring(thread_id, older_than_days, keep_last, deleting, namespace)
         async with self.using():
-            sizes = await self.engine.sizes(thread_id, older_than_days, keep_last, deleting, namespace)
-        if isinstance(sizes, NotMeasured):
-            return await super().sizes(thread_id, older_than_days, keep_last, deleting, namespace)
-        return sizes
+            if self.engine.has("sizes"):
+                return await self.engine.sizes(thread_id, older_than_days, keep_last, deleting, namespace)
+        return await super().sizes(thread_id, older_than_days, keep_last, deleting, namespace)
 
 
 class HTTPCheckpointer(Checkpointer):
@@ -106,6 +108,7 @@ class HTTPCheckpointer(Checkpointer):
         require("httpx", "http")
         from locus.memory.backends.http.client import HTTPClient
         from locus.memory.backends.http.config import HTTPConfig
+        from locus.memory.backends.http.engine import HTTPEngine
 
         self._client = HTTPClient(HTTPConfig.from_url(base_url, headers, auth, token, timeout))
         self.headers = dict(headers or {})
@@ -133,19 +136,16 @@ class HTTPCheckpointer(Checkpointer):
         return f"HTTPCheckpointer({self._client.config.address!r})"
 
 
-def from_http(location: str = "", **options: Any) -> HTTPCheckpointer:
-    """`http://host:8700`"""
-    return _from_url(f"http:{location}", options)
-
-
-def from_https(location: str = "", **options: Any) -> HTTPCheckpointer:
-    """`https://host`"""
-    return _from_url(f"https:{location}", options)
-
-
-def _from_url(url: str, options: dict[str, Any]) -> HTTPCheckpointer:
+def _from_url(scheme: str, location: str = "", **options: Any) -> HTTPCheckpointer:
     check_options(options, HTTPCheckpointer, "HTTPCheckpointer", but=("base_url",))
+    url = f"{scheme}:{location}"
     base_url, _, query = url.partition("?")
     if query.startswith("cache_mb=") and "&" not in query and "@" not in query:  # anything else is refused as it is
         return HTTPCheckpointer(base_url, **(split_options(f"?{query}", {"cache_mb": float}, "")[1] | options))
     return HTTPCheckpointer(url, **options)
+
+
+from_http = partial(_from_url, "http")
+"""`http://host:8700`"""
+from_https = partial(_from_url, "https")
+"""`https://host`"""

@@ -13,9 +13,9 @@ the oldest that is listed.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Any, Final, NoReturn
+from typing import Any, Final
 from urllib.parse import quote
 
 from locus.errors import CapabilityError, CorruptCheckpointError
@@ -28,7 +28,6 @@ from locus.memory.backends.http.client import (
 )
 from locus.memory.engine import CheckpointerCapabilities
 from locus.memory.model.codec import EXACT, Dialect, canonical, decode, encode, encode_trusted
-from locus.memory.model.ids import Pattern
 from locus.memory.model.manifest import by_branch
 from locus.memory.model.payloads import payload_text
 from locus.memory.model.records import (
@@ -36,12 +35,10 @@ from locus.memory.model.records import (
     DEFAULT_NAMESPACE,
     Commit,
     Entry,
-    Hit,
     Outcome,
     Stored,
     Unset,
     Verdict,
-    Write,
 )
 from locus.memory.model.table import entry_of
 
@@ -62,7 +59,6 @@ class PlainServer:
     capabilities = CheckpointerCapabilities(persistent_checkpoint_ids=True)
     keeps_writes = False
     keeps_runs = False
-    exports = False
     dialect: Dialect = EXACT
 
     def __init__(self, client: HTTPClient) -> None:
@@ -194,45 +190,6 @@ class PlainServer:
             path = f"/threads/{plain_segment(thread_id)}/checkpoints/{plain_segment(checkpoint_id)}"
             deleted += await self._ask("DELETE", path, retry=False) is not None
         return deleted
-
-    async def threads(self, pattern: Pattern, limit: int | None) -> list[str]:
-        self._cannot("list_threads")
-
-    async def recent(self, limit: int, prefix: str) -> list[Entry]:
-        self._cannot("list_with_metadata")
-
-    async def find(self, key: str, value: str, limit: int, prefix: str) -> list[Entry]:
-        self._cannot("metadata_query")
-
-    async def search(self, terms: Sequence[str], limit: int, prefix: str) -> list[Hit]:
-        self._cannot("search")
-
-    async def copy(self, source: str, dest: str, namespace: str | None, checkpoint_ids: Collection[str] | None) -> int:
-        self._cannot("branching")
-
-    async def put_writes(
-        self,
-        thread_id: str,
-        namespace: str,
-        checkpoint_id: str,
-        task_id: str,
-        writes: Sequence[Write],
-        *,
-        keep_numbered: bool = False,
-    ) -> None:
-        self._cannot("pending writes")
-
-    async def get_writes(self, thread_id: str, namespace: str, checkpoint_id: str, task_id: str | None) -> list[Write]:
-        self._cannot("pending writes")
-
-    async def expire(self) -> int:
-        self._cannot("ttl")
-
-    @staticmethod
-    def _cannot(what: str) -> NoReturn:
-        raise CapabilityError(
-            f"this server does not support {what}: it is no `locus serve`; check `.capabilities` first"
-        )
 
 
 def _entry(thread_id: str, data: Mapping[str, Any], checkpoint_id: str | None = None) -> Entry:

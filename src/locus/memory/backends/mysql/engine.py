@@ -35,7 +35,7 @@ from locus.memory.backends.mysql.commit import MySQLThreads
 from locus.memory.backends.mysql.config import MySQLConfig
 from locus.memory.backends.mysql.examine import findings
 from locus.memory.backends.mysql.schema import NATIVE, MySQLFlavour
-from locus.memory.backends.mysql.together import Group, Save, Task
+from locus.memory.backends.mysql.together import Group, GroupSave, GroupTask
 from locus.memory.backends.sql.commit import LastSeenThreads, can_be_first
 from locus.memory.backends.sql.engine import SQLServerEngine, Trouble
 from locus.memory.backends.sql.flavour import run_steps_async
@@ -268,11 +268,11 @@ class MySQLEngine(SQLServerEngine[MySQLConnection], CommitsTogether):
         saves, tasks = [], []
         for member in sorted(members, key=attrgetter("thread_id")):
             if isinstance(member, TaskWrites):
-                tasks.append(Task(member))
+                tasks.append(GroupTask(member))
             else:
                 last_seen = self._seen_threads.get(member.thread_id) if relying else None
                 is_continued = last_seen is not None and last_seen.continued_by(member)
-                saves.append(Save(member, last_seen if is_continued else None))
+                saves.append(GroupSave(member, last_seen if is_continued else None))
         return Group(self.sql, saves, tasks, creating)
 
     async def _send_group(self, connection: MySQLConnection, group: Group) -> bool:

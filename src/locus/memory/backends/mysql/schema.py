@@ -136,7 +136,7 @@ def ddl(sql: MySQLFlavour, version: int = 0) -> str:
 
 
 def probes(sql: MySQLFlavour) -> list[str]:
-    """Queries that fail if a table of that name exists, but was not made by Locus."""
+    """Queries that fail for a table that has one of our names, but was not made by Locus."""
     columns = {
         sql.threads: f"{THREAD_COLUMNS}, removals, indexed_seq, unindexed",
         sql.checkpoints: f"id, {CHECKPOINT_COLUMNS}, metadata_keys",

@@ -21,7 +21,7 @@ from locus.memory.backends.sql.read import within
 from locus.memory.backends.sql.search import (
     LONGEST_PLAIN,
     THREADS_AT_ONCE,
-    Portion,
+    TextPortion,
     checkpoint_hit,
     indexed,
     portion_of,
@@ -47,7 +47,7 @@ def check_parser(sql: MySQLFlavour) -> Steps[None]:
         )
 
 
-def next_portion(sql: MySQLFlavour, prefix: str) -> Steps[Portion]:
+def next_portion(sql: MySQLFlavour, prefix: str) -> Steps[TextPortion]:
     """Choose the texts to index next. A row: thread, checkpoint, branch, number, JSON text."""
     here, bounds = within(sql, prefix)
     rows = yield (
@@ -66,7 +66,7 @@ def next_portion(sql: MySQLFlavour, prefix: str) -> Steps[Portion]:
     return portion
 
 
-def texts_of(sql: MySQLFlavour, portion: Portion) -> list[str]:
+def texts_of(sql: MySQLFlavour, portion: TextPortion) -> list[str]:
     """Make the text to index of each row."""
     return [indexed(sql.read_json(text)) for *_, text in portion.rows]
 
@@ -90,7 +90,7 @@ class RowToIndex(NamedTuple):
         return self.thread, self.checkpoint, self.branch, self.number
 
 
-def index_portion(sql: MySQLFlavour, portion: Portion, texts: Sequence[str]) -> Steps[None]:
+def index_portion(sql: MySQLFlavour, portion: TextPortion, texts: Sequence[str]) -> Steps[None]:
     """Write a portion, except for threads that another process has indexed meanwhile."""
     ours = yield from still_to_index(sql, portion)
     if not ours:

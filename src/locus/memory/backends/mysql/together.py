@@ -32,7 +32,7 @@ from locus.memory.model.records import Commit, Outcome, TaskWrites, Verdict
 
 
 @dataclass
-class Save:
+class GroupSave:
     """A commit of a group, with its outcome as soon as that is known."""
 
     commit: Commit
@@ -49,7 +49,7 @@ class Save:
 
 
 @dataclass
-class Task:
+class GroupTask:
     """Pending writes of a group."""
 
     writes: TaskWrites
@@ -62,12 +62,12 @@ class Group:
     """Members of different threads, in the order of their ids. All groups use the same order."""
 
     sql: MySQLFlavour
-    saves: list[Save]
-    tasks: list[Task]
+    saves: list[GroupSave]
+    tasks: list[GroupTask]
     creating: bool
     """True if threads that do not exist are created."""
-    _written: list[tuple[Save, Outcome]] = field(default_factory=list)
-    _new: list[Save] = field(default_factory=list)
+    _written: list[tuple[GroupSave, Outcome]] = field(default_factory=list)
+    _new: list[GroupSave] = field(default_factory=list)
 
     def questions(self) -> list[Statement]:
         """The statements that lock the threads, and ask everything that is not known."""
@@ -95,7 +95,7 @@ class Group:
                 statements += questions_in_lock(sql, save.commit)
         return statements
 
-    def _that_may_create(self) -> list[Save]:
+    def _that_may_create(self) -> list[GroupSave]:
         return [save for save in self.saves if self.creating and can_be_first(save.commit)]
 
     def decide(self, results: Sequence[Result]) -> None:
@@ -208,7 +208,7 @@ def _base_revs(sql: MySQLFlavour, threads: Sequence[LastSeenThread]) -> Statemen
     return f"SELECT {', '.join([rev] * len(threads))}", values
 
 
-def _outcome(save: Save, last_seq: int, answers: Sequence[Result]) -> Outcome | None:
+def _outcome(save: GroupSave, last_seq: int, answers: Sequence[Result]) -> Outcome | None:
     """Decide on a commit whose thread is locked, and has not expired."""
     last_seen = save.last_seen
     if last_seen is not None:

@@ -66,7 +66,7 @@ async def together(works: Iterable[Callable[[], Awaitable[T]]], limit: int = 64)
         raise
 
 
-class Span(NamedTuple):
+class ByteSpan(NamedTuple):
     """Bytes of an object: from `start` on, up to but without `end`."""
 
     start: int
@@ -81,7 +81,7 @@ class Span(NamedTuple):
         return body[self.start : self.end]
 
 
-class Listed(NamedTuple):
+class ListedObject(NamedTuple):
     """An object in a listing."""
 
     key: str
@@ -124,7 +124,7 @@ class ObjectStore(ABC):
         """
 
     @abstractmethod
-    async def get(self, key: str, span: Span | None = None) -> bytes | None:
+    async def get(self, key: str, span: ByteSpan | None = None) -> bytes | None:
         """Read an object's body, or a part of it; None only if the store says that the object does not exist.
 
         A part behind the end is empty, and one that reaches over the end is shorter.
@@ -136,8 +136,8 @@ class ObjectStore(ABC):
         return {key: body for (key, _), body in found.items()}
 
     async def get_parts(
-        self, parts: Collection[tuple[str, Span | None]]
-    ) -> dict[tuple[str, Span | None], bytes | None]:
+        self, parts: Collection[tuple[str, ByteSpan | None]]
+    ) -> dict[tuple[str, ByteSpan | None], bytes | None]:
         """Read several objects, or parts of some, at once."""
         bodies = await together([partial(self.get, key, span) for key, span in parts], self.at_once)
         return dict(zip(parts, bodies, strict=True))
@@ -145,7 +145,7 @@ class ObjectStore(ABC):
     @abstractmethod
     async def list(
         self, prefix: str, *, start_after: str | None = None, limit: int | None = None
-    ) -> builtins.list[Listed]:
+    ) -> builtins.list[ListedObject]:
         """List objects whose keys begin with `prefix` and sort after `start_after`, in the order of their keys' bytes.
 
         Pages are fetched until there are no more, or until `limit` objects are listed.

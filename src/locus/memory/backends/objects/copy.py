@@ -12,7 +12,7 @@ from typing import Any
 from zlib import crc32
 
 from locus.memory.backends.objects.index import ThreadIndex, WriteInfo
-from locus.memory.backends.objects.schema import CheckpointRow, Draft, TextRef, one_line, row_facts
+from locus.memory.backends.objects.schema import Draft, IndexedCheckpoint, TextRef, one_line, row_facts
 from locus.memory.model.manifest import newest_runs, wanted
 from locus.memory.model.records import Entry, Exported, Run, RunInfo, Stored, Write, writes_order
 from locus.memory.model.retention import Line, line_in, unneeded_runs
@@ -20,10 +20,10 @@ from locus.memory.model.sizes import brought, fitting
 
 
 @dataclass(frozen=True)
-class Copy:
+class CopiedCheckpoints:
     """The content to copy, with the numbers of the source."""
 
-    rows: list[CheckpointRow]
+    rows: list[IndexedCheckpoint]
     runs: dict[RunInfo, TextRef]
     writes: list[tuple[str, str, str, int, WriteInfo]]
 
@@ -32,7 +32,7 @@ class Copy:
 class Page:
     """Some checkpoints of a thread, with the texts, runs and writes that they need."""
 
-    entries: list[tuple[Entry, CheckpointRow]]
+    entries: list[tuple[Entry, IndexedCheckpoint]]
     runs: dict[RunInfo, TextRef]
     writes: dict[tuple[str, str], dict[tuple[str, int], WriteInfo]]
     more: bool
@@ -85,7 +85,7 @@ def page_of(
     return page, page.refs
 
 
-def _page(index: ThreadIndex, rows: Sequence[CheckpointRow], known: Mapping[str, int]) -> Page:
+def _page(index: ThreadIndex, rows: Sequence[IndexedCheckpoint], known: Mapping[str, int]) -> Page:
     runs = {
         run: index.run_refs[branch, run.number]
         for branch, newest in newest_runs(row.manifest for row in rows).items()
@@ -97,7 +97,7 @@ def _page(index: ThreadIndex, rows: Sequence[CheckpointRow], known: Mapping[str,
     return Page([(index.entry(row), row) for row in rows], runs, writes, more=False)
 
 
-def line_copy_of(index: ThreadIndex, line: Line) -> tuple[Copy, list[TextRef]] | None:
+def line_copy_of(index: ThreadIndex, line: Line) -> tuple[CopiedCheckpoints, list[TextRef]] | None:
     """Gather a checkpoint with its ancestors, and everything that they need; None if it does not exist."""
     ids, orphan = line_in(map(index.entry, index.rows.values()), line)
     return copy_of(index, line.namespace, set(ids), orphan)
@@ -105,7 +105,7 @@ def line_copy_of(index: ThreadIndex, line: Line) -> tuple[Copy, list[TextRef]] |
 
 def copy_of(
     index: ThreadIndex, namespace: str | None, ids: Collection[str] | None, orphan: str | None = None
-) -> tuple[Copy, list[TextRef]] | None:
+) -> tuple[CopiedCheckpoints, list[TextRef]] | None:
     """Gather all checkpoints, or these of one namespace, and everything that they need; None if there are none.
 
     The `orphan` gets no parent.
@@ -127,10 +127,10 @@ def copy_of(
         for (task_id, idx), write in index.writes.get((row.namespace, row.checkpoint_id), {}).items()
     ]
     refs = [*(row.head for row in rows), *runs.values(), *(write.ref for *_, write in writes)]
-    return Copy(rows, runs, writes), refs
+    return CopiedCheckpoints(rows, runs, writes), refs
 
 
-def copy_draft(copy: Copy, text: Callable[[TextRef], str], number: int) -> Draft:
+def copy_draft(copy: CopiedCheckpoints, text: Callable[[TextRef], str], number: int) -> Draft:
     """Make the event of a copy, if it gets this number. Its checkpoints are numbered from there on."""
     seqs = {row.seq: number + position for position, row in enumerate(copy.rows)}
     lines: list[str] = []

@@ -34,13 +34,13 @@ from typing import Final, NamedTuple
 
 from locus.errors import CheckpointError, CorruptCheckpointError, UnsupportedFormatError
 from locus.memory.backends.objects.client import ObjectStore, together
-from locus.memory.backends.objects.copy import Copy, copy_draft, copy_of, line_copy_of, page_of
+from locus.memory.backends.objects.copy import CopiedCheckpoints, copy_draft, copy_of, line_copy_of, page_of
 from locus.memory.backends.objects.index import RECENT, ThreadIndex
 from locus.memory.backends.objects.log import Proposal, ThreadLog, Transition
 from locus.memory.backends.objects.markers import MarkedThread, ThreadMarkers
 from locus.memory.backends.objects.read import Recent
 from locus.memory.backends.objects.remove import GRACE, grace_began, sweep_thread
-from locus.memory.backends.objects.schema import FAN, CheckpointRow, Draft, TextRef, commit_draft, writes_draft
+from locus.memory.backends.objects.schema import FAN, Draft, IndexedCheckpoint, TextRef, commit_draft, writes_draft
 from locus.memory.backends.objects.texts import FetchedObjects, ObjectGone
 from locus.memory.engine import PAGE, Copies, Engine, Exports, FindsMetadata, KeepsWrites, Maintains, warn_of_damage
 from locus.memory.model.commit_rules import decide
@@ -307,7 +307,7 @@ class ObjectEngine(Engine, KeepsWrites, FindsMetadata, Copies, Exports, Maintain
         return await self._copy(source, dest, lambda index: line_copy_of(index, line))
 
     async def _copy(
-        self, source: str, dest: str, choose: Callable[[ThreadIndex], tuple[Copy, list[TextRef]] | None]
+        self, source: str, dest: str, choose: Callable[[ThreadIndex], tuple[CopiedCheckpoints, list[TextRef]] | None]
     ) -> int:
         answer = await self._log(source).read(choose)
         if answer is None:
@@ -356,7 +356,7 @@ class ObjectEngine(Engine, KeepsWrites, FindsMetadata, Copies, Exports, Maintain
     async def measure(self, thread_id: str) -> Measured | None:
         """Measure a thread. Events tell the lengths of their texts, except for those that a sweep has put together."""
 
-        def find(index: ThreadIndex) -> tuple[_Texts, list[TextRef]] | None:
+        def find(index: ThreadIndex) -> tuple[_KnownTexts, list[TextRef]] | None:
             index.must_be_whole()
             if not index.rows:
                 return None
@@ -368,7 +368,7 @@ class ObjectEngine(Engine, KeepsWrites, FindsMetadata, Copies, Exports, Maintain
             refs = [*(ref for *_, ref in rows), *runs.values(), *(ref for some in writes.values() for ref in some)]
             sizes = {ref: index.places.size(ref) for ref in refs}
             unknown = [ref for ref, size in sizes.items() if size is None]
-            return _Texts(rows, runs, writes, sizes), unknown
+            return _KnownTexts(rows, runs, writes, sizes), unknown
 
         answer = await self._log(thread_id).read(find, _ALL_ENTRIES)
         if answer is None:
@@ -456,7 +456,7 @@ class ObjectEngine(Engine, KeepsWrites, FindsMetadata, Copies, Exports, Maintain
         await self.store.close()
 
 
-class _Texts(NamedTuple):
+class _KnownTexts(NamedTuple):
     """The places of the texts of a thread, and their lengths as far as they are known."""
 
     rows: list[tuple[Entry, str, TextRef]]
@@ -477,7 +477,7 @@ class _LocatedCheckpoint(NamedTuple):
 
 
 def _located(
-    index: ThreadIndex, row: CheckpointRow, runs: dict[RunInfo, TextRef], since: Base | None = None
+    index: ThreadIndex, row: IndexedCheckpoint, runs: dict[RunInfo, TextRef], since: Base | None = None
 ) -> tuple[_LocatedCheckpoint, list[TextRef]]:
     """Locate a checkpoint with some runs, and list the texts that it needs."""
     located = _LocatedCheckpoint(index.entry(row), row.manifest, row.head, runs, index.passed(row), since)

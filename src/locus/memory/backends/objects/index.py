@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 from locus.errors import CorruptCheckpointError
 from locus.memory.backends.objects.places import TextPlaces
-from locus.memory.backends.objects.schema import CheckpointRow, Parent, Record, TextRef, row_facts, row_from
+from locus.memory.backends.objects.schema import IndexedCheckpoint, Parent, Record, TextRef, row_facts, row_from
 from locus.memory.model.manifest import decode_manifest, walk, wanted
 from locus.memory.model.parts import total_of
 from locus.memory.model.records import Entry, Extent, Known, RunInfo
@@ -35,7 +35,7 @@ class EarlierEventsNeeded(Exception):
     """An index that begins in the middle of its thread cannot answer: more of the thread has to be read."""
 
 
-class Version(NamedTuple):
+class ExtentRuns(NamedTuple):
     """The runs that show an extent."""
 
     extent: Extent
@@ -56,7 +56,7 @@ class ThreadIndex:
 
     thread_id: str
     next: int = 1
-    rows: dict[int, CheckpointRow] = field(default_factory=dict)
+    rows: dict[int, IndexedCheckpoint] = field(default_factory=dict)
     ids: dict[tuple[str, str], int] = field(default_factory=dict)
     newest: dict[str, list[int]] = field(default_factory=dict)
     gone: dict[int, Parent] = field(default_factory=dict)
@@ -77,7 +77,7 @@ class ThreadIndex:
     """The attempt that put the last event; "" if that is not known."""
     first: int = 1
     """The number of the first event that is known."""
-    versions: dict[tuple[str, int], list[Version]] = field(default_factory=dict)
+    versions: dict[tuple[str, int], list[ExtentRuns]] = field(default_factory=dict)
     """The versions of branches before that, by the number of the run, as tips tell them."""
     places: TextPlaces = field(default_factory=TextPlaces)
 
@@ -124,14 +124,14 @@ class ThreadIndex:
             return False
         return top >= number
 
-    def row(self, namespace: str, checkpoint_id: str | None) -> CheckpointRow | None:
+    def row(self, namespace: str, checkpoint_id: str | None) -> IndexedCheckpoint | None:
         known = self.latest(namespace) if checkpoint_id is None else self.find(namespace, checkpoint_id)
         return None if known is None else self.rows[known.seq]
 
-    def _known(self, row: CheckpointRow) -> Known:
+    def _known(self, row: IndexedCheckpoint) -> Known:
         return Known(row.checkpoint_id, row.seq, row.rev, self._parent_id(row))
 
-    def parent(self, row: CheckpointRow) -> Parent:
+    def parent(self, row: IndexedCheckpoint) -> Parent:
         """The nearest ancestor that still exists, or that never did."""
         parent, passed = row.parent, {row.seq}
         while isinstance(parent, int) and parent in self.gone and parent not in passed:
@@ -142,11 +142,11 @@ class ThreadIndex:
         # Parents that were named before they existed may lead in a circle.
         return None if parent in passed else parent
 
-    def _parent_id(self, row: CheckpointRow) -> str | None:
+    def _parent_id(self, row: IndexedCheckpoint) -> str | None:
         parent = self.parent(row)
         return self.rows[parent].checkpoint_id if isinstance(parent, int) else parent
 
-    def entry(self, row: CheckpointRow) -> Entry:
+    def entry(self, row: IndexedCheckpoint) -> Entry:
         return Entry(
             thread_id=self.thread_id,
             namespace=row.namespace,
@@ -158,7 +158,7 @@ class ThreadIndex:
             metadata=row.metadata,
         )
 
-    def newest_first(self, namespace: str | None, before_seq: int | None) -> Iterator[CheckpointRow]:
+    def newest_first(self, namespace: str | None, before_seq: int | None) -> Iterator[IndexedCheckpoint]:
         seqs = list(self.rows) if namespace is None else self.newest.get(namespace, [])
         end = len(seqs) if before_seq is None else bisect_left(seqs, before_seq)
         for index in range(end - 1, -1, -1):
@@ -169,7 +169,7 @@ class ThreadIndex:
         found = self.rows if namespace is None else self.newest.get(namespace, [])
         return [seq for seq in found if seqs is None or seqs.get(seq) == self.rows[seq].rev]
 
-    def passed(self, row: CheckpointRow) -> bool:
+    def passed(self, row: IndexedCheckpoint) -> bool:
         return self.newest[row.namespace][-1] != row.seq
 
     def holding(self, extents: Iterable[Extent]) -> dict[RunInfo, TextRef]:
@@ -237,7 +237,7 @@ class ThreadIndex:
                 return {run: ref for run, ref in runs.items() if run.start < high and run.start + run.length > low}
         raise EarlierEventsNeeded
 
-    def lists(self, row: CheckpointRow) -> Iterator[list[Extent]]:
+    def lists(self, row: IndexedCheckpoint) -> Iterator[list[Extent]]:
         """The extents of everything that was cut out of a checkpoint's head; a large value is a list of one item."""
         for cut in decode_manifest(row.manifest).values():
             yield [Extent(cut, 0, 0, 1)] if isinstance(cut, str) else list(cut)
@@ -322,9 +322,11 @@ class ThreadIndex:
             self.removal = number
         created_at = datetime.fromisoformat(created)
         head = TextRef(number, 0, sums[0])
-        self._add(CheckpointRow(number, namespace, checkpoint_id, parent, rev, created_at, metadata, manifest, head))
+        self._add(
+            IndexedCheckpoint(number, namespace, checkpoint_id, parent, rev, created_at, metadata, manifest, head)
+        )
 
-    def _add(self, row: CheckpointRow) -> None:
+    def _add(self, row: IndexedCheckpoint) -> None:
         self.rows[row.seq] = row
         self.ids[row.namespace, row.checkpoint_id] = row.seq
         self.newest.setdefault(row.namespace, []).append(row.seq)

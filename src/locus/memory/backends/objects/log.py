@@ -23,7 +23,7 @@ from locus.memory.backends.objects.markers import ThreadMarkers
 from locus.memory.backends.objects.merge import may_be_merged, merge, needs_merging
 from locus.memory.backends.objects.read import (
     CachedThread,
-    Instant,
+    ClockReading,
     Recent,
     ThreadObjects,
     list_objects,
@@ -239,7 +239,7 @@ class ThreadLog:
         Objects that are read for that are added to `fetched`: their texts are likely to be needed.
         """
         while True:
-            begun = Instant.now()
+            begun = ClockReading.now()
             start = known.index.next
             bodies = await self._store.get_many([event_key(self.thread, start + n) for n in range(count)])
             for number, body in enumerate(bodies.values(), start):
@@ -295,7 +295,7 @@ class ThreadLog:
                     return proposal.answer
                 known, up_to_date = await self._catch_up(known), True
                 continue
-            begun = Instant.now()
+            begun = ClockReading.now()
             body = proposal.draft.body(self.thread_id, number, by, after)
             if await self._put(number, body, by, proposal.transition, put_sure_marker=put_sure_marker):
                 with self._lock:

@@ -18,7 +18,7 @@ from functools import partial
 from typing import TypeVar, cast
 
 from locus.errors import CorruptCheckpointError
-from locus.memory.backends.objects.client import PAGE, Listed, ObjectStore, together
+from locus.memory.backends.objects.client import PAGE, ListedObject, ObjectStore, together
 from locus.memory.backends.objects.schema import (
     FORMAT,
     MAX_ENCODED_ID,
@@ -47,7 +47,7 @@ class MarkedThread:
     thread_id: str
     state: MarkerState
     number: int
-    listed: list[Listed] = field(default_factory=list)
+    listed: list[ListedObject] = field(default_factory=list)
 
 
 HasCheckpoints = Callable[[MarkedThread], Awaitable[tuple[bool, int]]]
@@ -121,7 +121,7 @@ class ThreadMarkers:
         return [thread async for page in self._pages("l/") for thread in page if pattern.matches(thread.thread_id)]
 
     async def _pages(self, prefix: str, after: str | None = None) -> AsyncIterator[list[MarkedThread]]:
-        groups: dict[tuple[bool, str], list[tuple[Marker, Listed]]] = {}
+        groups: dict[tuple[bool, str], list[tuple[Marker, ListedObject]]] = {}
         while True:
             page = await self.with_format_check(partial(self._store.list, prefix, start_after=after, limit=PAGE))
             for listed in page:
@@ -136,7 +136,7 @@ class ThreadMarkers:
                 return
             after = page[-1].key
 
-    async def _grouped(self, groups: list[list[tuple[Marker, Listed]]]) -> list[MarkedThread]:
+    async def _grouped(self, groups: list[list[tuple[Marker, ListedObject]]]) -> list[MarkedThread]:
         bodies = await self._store.get_many([group[-1][1].key for group in groups if group[0][0].long])
         threads = []
         for group in groups:

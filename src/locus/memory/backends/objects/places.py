@@ -20,7 +20,7 @@ class FarText(NamedTuple):
     starts: Mapping[int, int]
 
 
-class _Texts(NamedTuple):
+class _EventPlaces(NamedTuple):
     """The texts of an event: the number of bytes before them, and their lengths."""
 
     start: int
@@ -41,7 +41,7 @@ class TextPlaces:
     """The last event whose texts have unknown lengths."""
     far: dict[TextRef, FarText] = field(default_factory=dict)
     """The texts of unknown events, as tips tell them."""
-    _texts: dict[int, _Texts] = field(default_factory=dict)
+    _texts: dict[int, _EventPlaces] = field(default_factory=dict)
     _end: int = 0
 
     def add(self, record: Record) -> None:
@@ -54,7 +54,7 @@ class TextPlaces:
                 record["kind"] == "writes" and not record["writes"]
             )
             self.unsized = self.unsized if has_none else self.last
-        self._texts[number] = _Texts(self._end, sizes)
+        self._texts[number] = _EventPlaces(self._end, sizes)
         self._end += len(texts_header(number, len(sizes))) + sum(sizes) + len(sizes) + 1
 
     def size(self, ref: TextRef) -> int | None:
@@ -78,7 +78,7 @@ class TextPlaces:
         return (start, start + texts.sizes[ref.line]) if start > 0 else None
 
     def far_text(self, ref: TextRef) -> FarText:
-        """The facts about a text for a tip: its place, whichever objects it will be merged into."""
+        """The place and length of a text, as a tip (see `tip`) states them, however its object is merged later."""
         texts = self._texts.get(ref.event)
         if texts is None or ref.event <= self.unsized:
             return FarText(0, {})

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from locus.errors import CorruptCheckpointError
 from locus.memory.backends.objects import tip
-from locus.memory.backends.objects.client import PAGE, Listed, ObjectStore, Span
+from locus.memory.backends.objects.client import PAGE, ByteSpan, ListedObject, ObjectStore
 from locus.memory.backends.objects.index import EarlierEventsNeeded, ThreadIndex
 from locus.memory.backends.objects.schema import (
     BASE_LEVEL,
@@ -72,19 +72,19 @@ class Recent(NamedTuple):
         return Recent(8 * self.events, self.texts) if self.events else Recent(2**53, 2**53)
 
 
-class Instant(NamedTuple):
+class ClockReading(NamedTuple):
     """A point in time by two clocks: one that nobody can set, and one that goes on while the machine sleeps."""
 
     monotonic: float
     wall: float
 
     @classmethod
-    def now(cls) -> Instant:
+    def now(cls) -> ClockReading:
         return cls(time.monotonic(), time.time())
 
     @property
     def age(self) -> float:
-        now = Instant.now()
+        now = ClockReading.now()
         return max(now.monotonic - self.monotonic, now.wall - self.wall)
 
 
@@ -121,7 +121,7 @@ class CachedThread:
 
     index: ThreadIndex
     objects: ThreadObjects
-    seen: Instant
+    seen: ClockReading
 
     @property
     def fresh(self) -> bool:
@@ -146,7 +146,7 @@ async def read_thread(
 
     With `payload`, the items that the latest checkpoint needs are fetched, too, as far as they can be guessed.
     """
-    begun = Instant.now()
+    begun = ClockReading.now()
     objects = await list_objects(store, thread_name(thread_id))
     fetched = FetchedObjects()
     return CachedThread(await _whole_index(store, thread_id, objects, fetched, payload), objects, begun), fetched
@@ -155,7 +155,7 @@ async def read_thread(
 async def read_recent(store: ObjectStore, thread_id: str, recent: Recent) -> tuple[CachedThread, FetchedObjects]:
     """Read the newest events of a thread of which nothing is known: the index may begin in the middle."""
     thread = thread_name(thread_id)
-    begun = Instant.now()
+    begun = ClockReading.now()
     objects = await list_objects(store, thread)
     recent = recent.of(objects)
     chosen = cover(objects.entries)
@@ -184,16 +184,16 @@ async def read_recent(store: ObjectStore, thread_id: str, recent: Recent) -> tup
     return CachedThread(index, objects, begun), fetched
 
 
-def _ends(merged: Sequence[MergedObject], events: int) -> list[tuple[MergedObject, Span | None]]:
+def _ends(merged: Sequence[MergedObject], events: int) -> list[tuple[MergedObject, ByteSpan | None]]:
     """Choose the last of these objects, and the end of the first of those: together they have about so many events."""
-    ends: list[tuple[MergedObject, Span | None]] = []
+    ends: list[tuple[MergedObject, ByteSpan | None]] = []
     for larger in reversed(merged):
         if events <= 0:
             break
         count = larger.high - larger.low + 1
         start = larger.size - events * larger.size * 5 // (count * 4) - _SLACK
         # What a sweep has written is one line, or has texts left out.
-        ends.append((larger, Span(start, larger.size) if start > 0 and larger.level != BASE_LEVEL else None))
+        ends.append((larger, ByteSpan(start, larger.size) if start > 0 and larger.level != BASE_LEVEL else None))
         events -= count
     return ends[::-1]
 
@@ -288,7 +288,7 @@ async def list_objects(store: ObjectStore, thread: str) -> ThreadObjects:
         after, limit = page[-1].key, PAGE
 
 
-def _add_page(objects: ThreadObjects, page: Iterable[Listed]) -> None:
+def _add_page(objects: ThreadObjects, page: Iterable[ListedObject]) -> None:
     for listed in page:
         merged = parse_merged(listed.key, listed.size)
         if merged is not None:
@@ -299,6 +299,6 @@ def _add_page(objects: ThreadObjects, page: Iterable[Listed]) -> None:
             objects.unmerged.append(number)
 
 
-async def list_events(store: ObjectStore, thread: str, number: int) -> list[Listed]:
+async def list_events(store: ObjectStore, thread: str, number: int) -> list[ListedObject]:
     """List the objects of the events up to a number, the newest first."""
     return await store.list(event_folder(thread), start_after=event_key(thread, number + 1))

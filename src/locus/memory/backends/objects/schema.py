@@ -111,7 +111,7 @@ class Marker(NamedTuple):
 
 
 class MergedObject(NamedTuple):
-    """The events `low` to `high` in one object: only their entries, or only their items.
+    """An object with the events `low` to `high` of a thread: only their entries, or only their items.
 
     `note` means, for entries, the first event that a load of the latest checkpoint needs; for items, the event up to
     which deleted texts were left out.
@@ -239,7 +239,7 @@ class TextRef(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class CheckpointRow:
+class IndexedCheckpoint:
     """A checkpoint without its payload. `parent` is the number of another one, or the id of one that does not exist."""
 
     seq: int
@@ -308,17 +308,17 @@ def writes_draft(task: tuple[str, str, str], writes: Sequence[Write], keep_numbe
     return Draft("writes", facts, [write.value for write in writes])
 
 
-def row_facts(row: CheckpointRow) -> list[Any]:
+def row_facts(row: IndexedCheckpoint) -> list[Any]:
     """Write a row inside a `copy` or `base` record."""
     created = row.created_at.isoformat()
     known = [row.seq, row.namespace, row.checkpoint_id, row.parent, row.rev, created, row.metadata, row.manifest]
     return [*known, *row.head[:3]]
 
 
-def row_from(facts: Sequence[Any]) -> CheckpointRow:
+def row_from(facts: Sequence[Any]) -> IndexedCheckpoint:
     seq, namespace, checkpoint_id, parent, rev, created, metadata, manifest, *head = facts
     created_at = datetime.fromisoformat(created)
-    return CheckpointRow(seq, namespace, checkpoint_id, parent, rev, created_at, metadata, manifest, TextRef(*head))
+    return IndexedCheckpoint(seq, namespace, checkpoint_id, parent, rev, created_at, metadata, manifest, TextRef(*head))
 
 
 def read_record(line: bytes) -> Record:

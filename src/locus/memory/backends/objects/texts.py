@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from zlib import crc32
 
 from locus.errors import CorruptCheckpointError
-from locus.memory.backends.objects.client import ObjectStore, Span
+from locus.memory.backends.objects.client import ByteSpan, ObjectStore
 from locus.memory.backends.objects.places import TextPlaces
 from locus.memory.backends.objects.schema import MergedObject, TextRef, event_key, event_texts, split_texts
 
@@ -34,7 +34,7 @@ class Located:
 
     whole: dict[str, MergedObject | int] = field(default_factory=dict)
     """The merged objects, or the numbers of events, by key."""
-    places: dict[str, dict[TextRef, Span]] = field(default_factory=dict)
+    places: dict[str, dict[TextRef, ByteSpan]] = field(default_factory=dict)
     merged: dict[str, MergedObject] = field(default_factory=dict)
     """The objects that have the texts of `places`."""
 
@@ -57,22 +57,22 @@ def located(thread: str, items: Collection[MergedObject], places: TextPlaces, re
     return result
 
 
-def _spans(places: TextPlaces, merged: MergedObject, refs: Iterable[TextRef]) -> dict[TextRef, Span] | None:
-    spans: dict[TextRef, Span] = {}
+def _spans(places: TextPlaces, merged: MergedObject, refs: Iterable[TextRef]) -> dict[TextRef, ByteSpan] | None:
+    spans: dict[TextRef, ByteSpan] = {}
     for ref in refs:
         place = places.place(ref, merged)
         if place is None:
             return None
-        spans[ref] = Span(*place)
+        spans[ref] = ByteSpan(*place)
     return spans if len(_joined(spans.values())) <= _MOST_SPANS else None
 
 
-def _joined(spans: Iterable[Span]) -> list[Span]:
+def _joined(spans: Iterable[ByteSpan]) -> list[ByteSpan]:
     """Join spans to as few as possible that cover all of these, without long gaps between them."""
-    joined: list[Span] = []
+    joined: list[ByteSpan] = []
     for span in sorted(spans):
         if joined and span.start - joined[-1].end <= _GAP:
-            joined[-1] = Span(joined[-1].start, max(joined[-1].end, span.end))
+            joined[-1] = ByteSpan(joined[-1].start, max(joined[-1].end, span.end))
         else:
             joined.append(span)
     return joined
@@ -105,7 +105,7 @@ class FetchedObjects:
 
     def __init__(self) -> None:
         self.bodies: dict[str, bytes] = {}
-        self._parts: dict[str, list[tuple[Span, bytes]]] = {}
+        self._parts: dict[str, list[tuple[ByteSpan, bytes]]] = {}
         self._texts: dict[int, list[bytes]] = {}
         self._placed: dict[TextRef, bytes] = {}
 
@@ -118,9 +118,9 @@ class FetchedObjects:
         ]
         await self.fetch(store, wanted.whole, missing)
 
-    async def fetch(self, store: ObjectStore, keys: Iterable[str], parts: Iterable[tuple[str, Span]] = ()) -> None:
+    async def fetch(self, store: ObjectStore, keys: Iterable[str], parts: Iterable[tuple[str, ByteSpan]] = ()) -> None:
         """Read the objects that were not read before, all at once. Raises `ObjectGone` if one is missing."""
-        wanted: list[tuple[str, Span | None]] = [(key, None) for key in keys if key not in self.bodies]
+        wanted: list[tuple[str, ByteSpan | None]] = [(key, None) for key in keys if key not in self.bodies]
         wanted += [(key, span) for key, span in parts if key not in self.bodies]
         for (key, span), body in (await store.get_parts(wanted)).items():
             if body is None:
@@ -130,7 +130,7 @@ class FetchedObjects:
             else:
                 self._parts.setdefault(key, []).append((span, body))
 
-    def part(self, key: str, span: Span | None) -> bytes:
+    def part(self, key: str, span: ByteSpan | None) -> bytes:
         """The bytes of an object that were read."""
         found = self.bodies.get(key) if span is None else self._bytes(key, span)
         assert found is not None
@@ -145,7 +145,7 @@ class FetchedObjects:
             await self.fetch(store, elsewhere)
             self.unpack(elsewhere)
 
-    def _take(self, key: str, places: Mapping[TextRef, Span]) -> bool:
+    def _take(self, key: str, places: Mapping[TextRef, ByteSpan]) -> bool:
         """Take texts from their places. Return False if something else is there."""
         taken = {ref: self._bytes(key, span) for ref, span in places.items()}
         fitting = {ref: text for ref, text in taken.items() if text is not None and crc32(text) == ref.sum}
@@ -154,7 +154,7 @@ class FetchedObjects:
         self._placed |= fitting
         return True
 
-    def _bytes(self, key: str, span: Span) -> bytes | None:
+    def _bytes(self, key: str, span: ByteSpan) -> bytes | None:
         """Some bytes of an object, if they were read."""
         if key in self.bodies:
             return span.of(self.bodies[key])

@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import Any
 
 from locus.errors import CorruptCheckpointError
-from locus.memory.backends.objects.index import EarlierEventsNeeded, ThreadIndex, Version
+from locus.memory.backends.objects.index import EarlierEventsNeeded, ExtentRuns, ThreadIndex
 from locus.memory.backends.objects.places import FarText
 from locus.memory.backends.objects.schema import VERSION, Record, TextRef, to_line
 from locus.memory.model.manifest import MOST, checked_extent
@@ -64,7 +64,7 @@ def learn(index: ThreadIndex, tip: Record) -> None:
     """Add the facts of a tip about earlier events to an index that begins in the middle."""
     try:
         tops = {str(branch): _number(top) for branch, top in tip["tops"].items()}
-        versions: dict[tuple[str, int], list[Version]] = {}
+        versions: dict[tuple[str, int], list[ExtentRuns]] = {}
         far: dict[TextRef, FarText] = {}
         for *facts, runs in tip["versions"]:
             extent = checked_extent(*facts)
@@ -73,7 +73,7 @@ def learn(index: ThreadIndex, tip: Record) -> None:
                 ref = TextRef(_number(event), _number(line), checksum, before)
                 shown[RunInfo(extent.branch, _number(number), _number(start), _number(length))] = ref
                 far[ref] = FarText(_number(size), {_number(low): _number(place) for low, place in starts})
-            versions.setdefault((extent.branch, extent.run), []).append(Version(extent, shown))
+            versions.setdefault((extent.branch, extent.run), []).append(ExtentRuns(extent, shown))
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise CorruptCheckpointError(f"a tip of the thread is damaged ({type(error).__name__})") from None
     index.tops = tops | index.tops

@@ -20,7 +20,7 @@ from typing import Any, Final, TypeVar
 
 from locus.errors import BackendUnavailableError, CheckpointError, ConfigurationError
 from locus.extras import require
-from locus.memory.backends.objects.client import PAGE, Listed, ObjectStore, Span, together
+from locus.memory.backends.objects.client import PAGE, ByteSpan, ListedObject, ObjectStore, together
 from locus.memory.backends.oci_bucket.config import OCIConfig
 from locus.memory.model.findings import http_time
 from locus.memory.runtime.worker import WorkerPool
@@ -35,7 +35,7 @@ LARGE: Final = 1_048_576
 """The size, in bytes, from which on the server is asked whether it accepts an object before the body is sent."""
 
 T = TypeVar("T")
-Page = tuple[list[dict[str, Any]], str | None]
+ObjectPage = tuple[list[dict[str, Any]], str | None]
 
 
 class OCIObjectStore(ObjectStore):
@@ -67,14 +67,14 @@ class OCIObjectStore(ObjectStore):
         self.requests["put"] += 1
         return await self._pool.run(lambda connection: connection.put(self._prefix + key, body, if_absent=if_absent))
 
-    async def get(self, key: str, span: Span | None = None) -> bytes | None:
+    async def get(self, key: str, span: ByteSpan | None = None) -> bytes | None:
         self.requests["get"] += 1
         return await self._pool.run(lambda connection: connection.get(self._prefix + key, span))
 
     async def list(
         self, prefix: str, *, start_after: str | None = None, limit: int | None = None
-    ) -> builtins.list[Listed]:
-        objects: builtins.list[Listed] = []
+    ) -> builtins.list[ListedObject]:
+        objects: builtins.list[ListedObject] = []
         query: dict[str, Any] = {"prefix": self._prefix + prefix}
         if start_after is not None:
             query["start_after"] = self._prefix + start_after
@@ -89,9 +89,9 @@ class OCIObjectStore(ObjectStore):
             query["start"] = next_start
         return objects
 
-    def _listed(self, item: dict[str, Any]) -> Listed:
+    def _listed(self, item: dict[str, Any]) -> ListedObject:
         name: str = item["name"]
-        return Listed(name.removeprefix(self._prefix), item["size"], datetime.fromisoformat(item["timeModified"]))
+        return ListedObject(name.removeprefix(self._prefix), item["size"], datetime.fromisoformat(item["timeModified"]))
 
     async def delete(self, keys: Iterable[str]) -> None:
         names = [self._prefix + key for key in keys]
@@ -218,7 +218,7 @@ class Connection:
             raise
         return True
 
-    def get(self, name: str, span: Span | None = None) -> bytes | None:
+    def get(self, name: str, span: ByteSpan | None = None) -> bytes | None:
         options = {"range": span.header} if span else {}
 
         def send(client: Any) -> bytes:
@@ -236,7 +236,7 @@ class Connection:
                 return b""
             raise
 
-    def list(self, **query: Any) -> Page:
+    def list(self, **query: Any) -> ObjectPage:
         """Read one page: the objects, and where the next page starts."""
         response = self._with_retries(
             lambda client: client.list_objects(*self._bucket, fields="name,size,timeModified", **query)

@@ -32,6 +32,22 @@ RACE = Backoff(0.004, 0.064, random_part=1.0)
 """The pauses in which another writer can finish first."""
 
 
+def racing(times: int, what: str) -> Iterator[int]:
+    """Number the attempts at something that other writers may prevent, with pauses in which they can finish.
+
+    If the last attempt fails too, `Failure` is raised, which says `what` went wrong.
+    """
+    for attempt in range(times):
+        yield attempt
+        RACE.block(attempt)
+    raise Failure(409, "too many writers", what)
+
+
+def filtered(*clauses: Mapping[str, Any], **more: Any) -> Json:
+    """The body of a search for the documents that fulfil all clauses; `more` are its other fields."""
+    return {"query": {"bool": {"filter": [*clauses]}}, **more}
+
+
 class Failure(Exception):
     """A request, or a part of one, failed. The driver's own error is the cause, if there is one."""
 
@@ -43,7 +59,7 @@ class Failure(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Document:
+class StoredDocument:
     """A stored document, with the numbers that a conditional write needs."""
 
     id: str
@@ -62,7 +78,7 @@ class BulkItem:
     id: str
     source: Json | None = None
     version: int | None = None
-    unchanged: Document | None = None
+    unchanged: StoredDocument | None = None
 
     def lines(self, routing: str) -> str:
         target: Json = {"_id": self.id, "routing": routing}
@@ -158,12 +174,12 @@ class Client:
 
     def get_many(
         self, routing: str, ids: Iterable[str], *, excludes: str = "", without_source: Collection[str] = ()
-    ) -> dict[str, Document]:
+    ) -> dict[str, StoredDocument]:
         """Read those of these documents that exist, in real time.
 
         They lack the fields that `excludes` lists, separated by commas, and all fields for the ids in `without_source`.
         """
-        documents: dict[str, Document] = {}
+        documents: dict[str, StoredDocument] = {}
         for chunk in chunks(list(dict.fromkeys(ids)), PAGE_SIZE):
             body = {
                 "docs": [
@@ -175,26 +191,28 @@ class Client:
             documents |= self._get(body, params)
         return documents
 
-    def get_each(self, ids: Iterable[tuple[str, str]], *, excludes: str = "") -> dict[str, Document]:
+    def get_each(self, ids: Iterable[tuple[str, str]], *, excludes: str = "") -> dict[str, StoredDocument]:
         """Read documents of several threads, each with its routing, in real time."""
-        found: dict[str, Document] = {}
+        found: dict[str, StoredDocument] = {}
         for chunk in chunks(list(dict.fromkeys(ids)), PAGE_SIZE):
             body = {"docs": [{"_id": doc_id, "routing": routing} for routing, doc_id in chunk]}
             found |= self._get(body, {"_source_excludes": excludes} if excludes else {})
         return found
 
-    def get_threads(self, threads: Iterable[str]) -> dict[str, Document]:
+    def get_threads(self, threads: Iterable[str]) -> dict[str, StoredDocument]:
         """Read the documents of several threads that exist, by the digests of their ids."""
         return self.get_each((thread, thread) for thread in threads)
 
-    def _get(self, body: Json, params: dict[str, Any]) -> dict[str, Document]:
-        found: dict[str, Document] = {}
+    def _get(self, body: Json, params: dict[str, Any]) -> dict[str, StoredDocument]:
+        documents: dict[str, StoredDocument] = {}
         for doc in self.send("POST", f"{self.index}/_mget", body, **params)["docs"]:
             if "error" in doc:
                 raise _item_failure(doc.get("status", 0), doc["error"])
             if doc["found"]:
-                found[doc["_id"]] = Document(doc["_id"], doc.get("_source", {}), doc["_seq_no"], doc["_primary_term"])
-        return found
+                documents[doc["_id"]] = StoredDocument(
+                    doc["_id"], doc.get("_source", {}), doc["_seq_no"], doc["_primary_term"]
+                )
+        return documents
 
     def write(self, routing: str, items: Sequence[BulkItem]) -> list[bool]:
         """Write documents of one thread, in this order. False for those whose condition did not hold.
@@ -233,11 +251,11 @@ class Client:
         if shards.get("failed"):
             raise _item_failure(503, shards.get("failures", [{}])[0].get("reason", {}))
 
-    def search(self, body: Json, routing: str | None = None) -> list[Document]:
+    def search(self, body: Json, routing: str | None = None) -> list[StoredDocument]:
         """One page of hits."""
         return [
-            Document(hit["_id"], hit.get("_source", {}), hit["_seq_no"], hit["_primary_term"], hit.get("sort", ()),
-                hit.get("_score") or 0.0)
+            StoredDocument(hit["_id"], hit.get("_source", {}), hit["_seq_no"], hit["_primary_term"],
+                hit.get("sort", ()), hit.get("_score") or 0.0)
             for hit in self._searched(body, routing)["hits"]["hits"]
         ]  # fmt: skip
 
@@ -265,7 +283,7 @@ class Client:
         (found,) = self._searched(body)["aggregations"]["time"]["buckets"]
         return int(found["to"]) * 1_000
 
-    def pages(self, body: Json, routing: str | None = None, size: int | None = None) -> Iterator[list[Document]]:
+    def pages(self, body: Json, routing: str | None = None, size: int | None = None) -> Iterator[list[StoredDocument]]:
         """Yield all hits, page by page. No two hits may have the same values of `sort`."""
         size = size or self.page_size
         last: Sequence[Any] | None = None
@@ -299,7 +317,7 @@ class ReadClient(Client):
 
     def get_many(
         self, routing: str, ids: Iterable[str], *, excludes: str = "", without_source: Collection[str] = ()
-    ) -> dict[str, Document]:
+    ) -> dict[str, StoredDocument]:
         wanted = list(ids)
         if any(doc_id not in self._documents for doc_id in wanted):
             raise MoreNeeded

@@ -261,7 +261,7 @@ def _complete(log: Log, record: Record | None = None) -> None:
 
 
 class CommitView:
-    """A thread as a `commit_rules.View`."""
+    """The state of a thread's log as the `View` on which `commit_rules.decide` decides."""
 
     def __init__(self, log: Log, state: ThreadState, commit: Commit, names: set[CheckpointName]) -> None:
         self._log = log

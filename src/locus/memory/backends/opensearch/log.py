@@ -10,9 +10,19 @@ import time
 from collections import OrderedDict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from locus.errors import CorruptCheckpointError
-from locus.memory.backends.opensearch.client import BUSY, RACE, BulkItem, Client, Document, Failure, Json
+from locus.memory.backends.opensearch.client import (
+    BUSY,
+    RACE,
+    BulkItem,
+    Client,
+    Failure,
+    Json,
+    StoredDocument,
+    filtered,
+)
 from locus.memory.backends.opensearch.schema import (
     CHECKPOINT,
     END,
@@ -22,11 +32,11 @@ from locus.memory.backends.opensearch.schema import (
     RUNS,
     WRITE,
     CheckpointName,
+    DocumentSource,
+    LogRemoval,
     Record,
-    Removal,
     RunKey,
     RunLocation,
-    Source,
     StoredRun,
     ThreadState,
     name_id,
@@ -48,6 +58,7 @@ KNOWN_NAMESPACES = 32
 
 CONTENTS = "body.head,body.runs.items"
 """The large fields of a record. Only loads need them."""
+WITHOUT_CONTENTS: Json = {"excludes": CONTENTS.split(",")}
 
 FORBIDDEN = 403
 
@@ -68,9 +79,9 @@ class Log:
         self.thread_id = thread_id
         self.thread = digest(thread_id)
         self.state = ThreadState(thread_id)
-        self.pending_removal: Removal | None = None
+        self.pending_removal: LogRemoval | None = None
         """The changes that an unfinished removal makes."""
-        self._documents: dict[str, Document | None] = {}
+        self._documents: dict[str, StoredDocument | None] = {}
         self._with_contents = False
 
     def use_cached_state(self) -> bool:
@@ -176,7 +187,7 @@ class Log:
         """The documents that may hold the records after a position."""
         return [record_id(self.thread, "", position + step) for step in range(1, MAX_LAG + 1)]
 
-    def _find_pending_removal(self) -> Removal | None:
+    def _find_pending_removal(self) -> LogRemoval | None:
         """Find the changes of an unfinished removal. A finished one is dropped from the state."""
         if not self.state.removing:
             return None
@@ -195,7 +206,7 @@ class Log:
                 self.thread, missing, excludes=excludes, without_source=without_source
             )
 
-    def document(self, doc_id: str) -> Document | None:
+    def document(self, doc_id: str) -> StoredDocument | None:
         self._fetch([doc_id])
         return self._documents[doc_id]
 
@@ -207,7 +218,7 @@ class Log:
         """Read those of these records that exist, by their places."""
         return {place: record_from(source) for place, source in self.sources(places).items()}
 
-    def sources(self, places: Iterable[int]) -> dict[int, Source]:
+    def sources(self, places: Iterable[int]) -> dict[int, DocumentSource]:
         """Read those of these records that exist, as they are stored, by their places."""
         ids = {place: record_id(self.thread, self.state.batch, place) for place in places}
         self._fetch(ids.values())
@@ -226,18 +237,14 @@ class Log:
         for hits in self.client.pages(self._records_body(), self.thread, RECORDS_PER_REQUEST):
             yield from (record_from(hit.source) for hit in hits)
 
-    def _records_body(self) -> Json:
-        return {
-            "query": {"bool": {"filter": live_filter(self.thread, self.state, CHECKPOINT, RUNS)}},
-            "sort": [{"seq": "asc"}, {"position": "asc"}],
-        }
+    def _records_body(self, **more: Any) -> Json:
+        clauses = live_filter(self.thread, self.state, CHECKPOINT, RUNS)
+        return filtered(*clauses, sort=[{"seq": "asc"}, {"position": "asc"}], **more)
 
     def all_records(self, *, with_contents: bool = False) -> list[Record]:
         """Search for all records that hold checkpoints or runs, in the order of their sequence numbers."""
         self.client.refresh()
-        body = self._records_body()
-        if not with_contents:
-            body["_source"] = {"excludes": CONTENTS.split(",")}
+        body = self._records_body() if with_contents else self._records_body(_source=WITHOUT_CONTENTS)
         size = RECORDS_PER_REQUEST if with_contents else 1_000
         return [record_from(hit.source) for hits in self.client.pages(body, self.thread, size) for hit in hits]
 
@@ -293,11 +300,8 @@ class Log:
     def _search_latest(self, namespace: str) -> Record | None:
         """Search for the latest checkpoint of a namespace that has not been in use for long."""
         self.client.refresh()
-        body = {
-            "query": {"bool": {"filter": [*live_filter(self.thread, self.state), {"term": {"namespace": namespace}}]}},
-            "sort": [{"seq": "desc"}],
-            "_source": {"excludes": [] if self._with_contents else CONTENTS.split(",")},
-        }
+        clauses: list[Json] = [*live_filter(self.thread, self.state), {"term": {"namespace": namespace}}]
+        body = filtered(*clauses, sort=[{"seq": "desc"}], _source=True if self._with_contents else WITHOUT_CONTENTS)
         for hits in self.client.pages(body, self.thread, size=20):
             for hit in hits:
                 record = self.visible(record_from(hit.source))
@@ -305,26 +309,23 @@ class Log:
                     return record
         return None
 
-    def pending_writes(self, *clauses: Mapping[str, object]) -> list[Document]:
+    def pending_writes(self, *clauses: Mapping[str, object]) -> list[StoredDocument]:
         """Search for the documents of pending writes that readers may see."""
         self.client.refresh()
-        body: Json = {
-            "query": {"bool": {"filter": [{"term": {"thread": self.thread}}, {"term": {"kind": WRITE}}, *clauses]}},
-            "sort": WRITES_ORDER,
-        }
+        body = filtered({"term": {"thread": self.thread}}, {"term": {"kind": WRITE}}, *clauses, sort=WRITES_ORDER)
         hits = [hit for page in self.client.pages(body, self.thread) for hit in page]
         return self.visible_writes(hits)
 
-    def visible_writes(self, documents: Iterable[Document]) -> list[Document]:
+    def visible_writes(self, documents: Iterable[StoredDocument]) -> list[StoredDocument]:
         """Choose the pending writes that readers may see. Writes of a task since a copy replace the copied ones."""
-        found: dict[tuple[str, str, str], Document] = {}
+        found: dict[tuple[str, str, str], StoredDocument] = {}
         for document in documents:
             key = (*writes_name(document), document.source["task_id"])
             if self._writes_visible(document) and (key not in found or "batch" not in document.source):
                 found[key] = document
         return list(found.values())
 
-    def _writes_visible(self, document: Document) -> bool:
+    def _writes_visible(self, document: StoredDocument) -> bool:
         """Tell whether pending writes belong to this epoch, and not to a checkpoint that is being removed."""
         source = document.source
         if source["epoch"] != self.state.epoch or source.get("batch", "") not in ("", self.state.batch):
@@ -394,7 +395,7 @@ def creation(record: Record) -> BulkItem:
     return BulkItem("create", record.id, record_source(record))
 
 
-def is_same(record: Record, found: Document | None) -> bool:
+def is_same(record: Record, found: StoredDocument | None) -> bool:
     """Tell whether the document in the place of a record is that very record.
 
     The driver sends a request again if its connection broke, and the second time the record exists.
@@ -402,7 +403,7 @@ def is_same(record: Record, found: Document | None) -> bool:
     return found is not None and record_from(found.source).rev == record.rev
 
 
-def _position_in(document: Document) -> int:
+def _position_in(document: StoredDocument) -> int:
     """The position of the record from which a name, or the document of a thread, was made."""
     source = document.source
     return int((source if source["kind"] == NAME else source["body"]["state"])["position"])
@@ -446,7 +447,7 @@ def next_state(state: ThreadState, record: Record) -> ThreadState:
     )
 
 
-def visible(state: ThreadState, removal: Removal | None, record: Record | None) -> Record | None:
+def visible(state: ThreadState, removal: LogRemoval | None, record: Record | None) -> Record | None:
     """The record as readers may see it, if it is a checkpoint of the thread in this state."""
     if record is None or record.kind != CHECKPOINT:
         return None
@@ -483,7 +484,7 @@ WRITES_ORDER: list[Json] = [
 ]
 
 
-def writes_name(document: Document) -> CheckpointName:
+def writes_name(document: StoredDocument) -> CheckpointName:
     """The namespace and the id of the checkpoint that pending writes belong to."""
     return document.source["namespace"], document.source["checkpoint_id"]
 
@@ -516,7 +517,7 @@ def base_from(record: Record, runs: Mapping[RunKey, StoredRun] | None = None) ->
 
 
 @dataclass
-class CachedThread:
+class CachedLog:
     """The state of a thread when a handle last saw it, and checkpoints that existed then."""
 
     state: ThreadState
@@ -554,11 +555,11 @@ class ThreadCache(ForkGuard):
     """
 
     def __init__(self) -> None:
-        self._threads: OrderedDict[str, CachedThread] = OrderedDict()
+        self._threads: OrderedDict[str, CachedLog] = OrderedDict()
         self._told: ToldTime | None = None
         super().__init__()
 
-    def get(self, thread: str) -> CachedThread | None:
+    def get(self, thread: str) -> CachedLog | None:
         with self._lock:
             cached = self._threads.get(thread)
             if cached is not None and not cached.fresh:
@@ -581,7 +582,7 @@ class ThreadCache(ForkGuard):
                 bases[namespace, base.checkpoint_id] = base
                 while len(bases) > MAX_CACHED_BASES:
                     bases.popitem(last=False)
-            self._threads[thread] = CachedThread(state, bases, time.monotonic(), time.time())
+            self._threads[thread] = CachedLog(state, bases, time.monotonic(), time.time())
             while len(self._threads) > MAX_CACHED_THREADS:
                 self._threads.popitem(last=False)
 

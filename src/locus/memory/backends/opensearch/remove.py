@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from locus.memory.backends.opensearch.client import RACE, BulkItem, Client, Document, Failure, Json, chunks
+from locus.memory.backends.opensearch.client import BulkItem, Client, Json, StoredDocument, chunks, filtered, racing
 from locus.memory.backends.opensearch.log import (
     KNOWN_NAMESPACES,
     RECORDS_PER_REQUEST,
@@ -34,8 +34,8 @@ from locus.memory.backends.opensearch.schema import (
     STUB_LIFETIME,
     THREAD,
     WRITE,
+    LogRemoval,
     Record,
-    Removal,
     RunKey,
     RunLocation,
     StoredRun,
@@ -58,6 +58,7 @@ from locus.memory.model.records import Extent, RunInfo
 from locus.memory.model.retention import Line, line_in, new_parents, unneeded_runs
 
 _MAX_ATTEMPTS = 60
+_TOO_SLOW = f"{_MAX_ATTEMPTS} times another one was faster"
 
 
 def remove(log: Log, chosen: Callable[[Record], bool], *, expired: bool = False, everything: bool = False) -> int:
@@ -65,7 +66,7 @@ def remove(log: Log, chosen: Callable[[Record], bool], *, expired: bool = False,
 
     With `everything`, pending writes that wait for their first checkpoint go as well.
     """
-    for attempt in range(_MAX_ATTEMPTS):
+    for _ in racing(_MAX_ATTEMPTS, _TOO_SLOW):
         state = log.read_state()
         if state.expired(now_micros()) != expired:
             return 0
@@ -89,8 +90,7 @@ def remove(log: Log, chosen: Callable[[Record], bool], *, expired: bool = False,
             else:
                 finish_removal(log, record, records)
             return len(doomed)
-        RACE.block(attempt)
-    raise Failure(409, "too many writers", f"{_MAX_ATTEMPTS} times another one was faster")
+    raise AssertionError("the last attempt returns or raises")
 
 
 def _end_record(log: Log) -> Record:
@@ -138,14 +138,14 @@ def replacing_record(log: Log, state: ThreadState, record: Record, old_place: in
     return replace(record, removal=removal, state=state_source(replaced))
 
 
-def removal_of(records: Sequence[Record], doomed: Collection[int], *, keep_writes: bool = False) -> Removal:
+def removal_of(records: Sequence[Record], doomed: Collection[int], *, keep_writes: bool = False) -> LogRemoval:
     """The removal of the checkpoints at these places."""
     checkpoints = [record for record in records if record.kind == CHECKPOINT]
     seqs = {record.seq for record in checkpoints if record.place in doomed}
     parents = new_parents([record.entry("") for record in checkpoints], seqs)
     places = {record.seq: record.place for record in checkpoints}
     names = () if keep_writes else tuple(record.name for record in checkpoints if record.place in doomed)
-    return Removal(tuple(sorted(doomed)), {places[seq]: parent for seq, parent in parents.items()}, names)
+    return LogRemoval(tuple(sorted(doomed)), {places[seq]: parent for seq, parent in parents.items()}, names)
 
 
 def finish_removal(log: Log, record: Record | None = None, records: Sequence[Record] | None = None) -> None:
@@ -167,7 +167,7 @@ def finish_removal(log: Log, record: Record | None = None, records: Sequence[Rec
     log.cache.put(log.thread, log.state)
 
 
-def _clean_up(log: Log, removal: Removal, place: int, records: Sequence[Record]) -> bool:
+def _clean_up(log: Log, removal: LogRemoval, place: int, records: Sequence[Record]) -> bool:
     """Clean up after the removal at a place. False if another writer did some of it at the same time."""
     runs, now = runs_to_keep(records, removal.places), log.server_time()
     changed = [record for record in records if remaining(record, removal, runs.get(record.place, {})) != record]
@@ -193,7 +193,7 @@ def _clean_up(log: Log, removal: Removal, place: int, records: Sequence[Record])
     return all(done)
 
 
-def _rewrite(document: Document, rest: Record, now: int) -> BulkItem:
+def _rewrite(document: StoredDocument, rest: Record, now: int) -> BulkItem:
     """Write the rest of a record in the place of a document.
 
     A stub is as old as the removal, whatever the record says: that goes by the clock of the machine that saved it.
@@ -202,28 +202,24 @@ def _rewrite(document: Document, rest: Record, now: int) -> BulkItem:
     return BulkItem("index", document.id, record_source(left), unchanged=document)
 
 
-def _delete(document: Document) -> BulkItem:
+def _delete(document: StoredDocument) -> BulkItem:
     return BulkItem("delete", document.id, unchanged=document)
 
 
-def _finished(document: Document, now: int) -> BulkItem:
+def _finished(document: StoredDocument, now: int) -> BulkItem:
     """The record of a removal whose clean-up is done."""
     record = record_from(document.source)
     rest = replace(record, removal=None) if record.kind == CHECKPOINT else record.emptied()
     return _rewrite(document, rest, now)
 
 
-def _dead_writes(log: Log, removal: Removal, place: int) -> list[Document]:
+def _dead_writes(log: Log, removal: LogRemoval, place: int) -> list[StoredDocument]:
     """Find the pending writes of removed checkpoints. Later ones are for new checkpoints with the same names."""
     names = set(removal.names)
     if not names:
         return []
-    earlier = {"range": {"position": {"lt": place}}}
-    body: Json = {
-        "query": {"bool": {"filter": [{"term": {"thread": log.thread}}, {"term": {"kind": WRITE}}, earlier]}},
-        "sort": WRITES_ORDER,
-        "_source": ["namespace", "checkpoint_id"],
-    }
+    clauses = {"term": {"thread": log.thread}}, {"term": {"kind": WRITE}}, {"range": {"position": {"lt": place}}}
+    body = filtered(*clauses, sort=WRITES_ORDER, _source=["namespace", "checkpoint_id"])
     hits = [hit for page in log.client.pages(body, log.thread) for hit in page]
     return [hit for hit in hits if writes_name(hit) in names]
 
@@ -245,7 +241,7 @@ def purge_dead_epochs(log: Log) -> None:
     log.cache.put(log.thread, log.state)
 
 
-def _purge(document: Document, now: int) -> BulkItem:
+def _purge(document: StoredDocument, now: int) -> BulkItem:
     """Delete a dead document, or replace it by a stub if it keeps a position."""
     if document.source["kind"] in (NAME, WRITE, INTENT) or "batch" in document.source:
         return _delete(document)
@@ -330,7 +326,7 @@ def _bounds(extents: Iterable[Extent], infos: Iterable[RunInfo]) -> dict[str, tu
     return bounds
 
 
-def remaining(record: Record, removal: Removal, kept: Mapping[RunKey, bool]) -> Record:
+def remaining(record: Record, removal: LogRemoval, kept: Mapping[RunKey, bool]) -> Record:
     """The rest of a record after a removal. It is equal to the record if nothing changes."""
     runs = _kept_runs(record, kept)
     if record.place in removal.places:
@@ -349,7 +345,7 @@ def copy(source: Log, dest: Log, namespace: str | None, ids: Collection[str] | N
 
     Return their number; -1 if that thread exists.
     """
-    for attempt in range(_MAX_ATTEMPTS):
+    for _ in racing(_MAX_ATTEMPTS, _TOO_SLOW):
         state = source.read_state()
         if not state.exists(now_micros()):
             return 0
@@ -383,8 +379,7 @@ def copy(source: Log, dest: Log, namespace: str | None, ids: Collection[str] | N
         ]
         if _write_copy(source, dest, records, chosen):
             return len(chosen)
-        RACE.block(attempt)
-    raise Failure(409, "too many writers", f"{_MAX_ATTEMPTS} times another one was faster")
+    raise AssertionError("the last attempt returns or raises")
 
 
 def _write_copy(source: Log, dest: Log, records: Sequence[Record], chosen: Collection[int]) -> bool:
@@ -478,7 +473,7 @@ def _latest_places(checkpoints: Sequence[Record]) -> dict[str, Any]:
     }
 
 
-def _copied_writes(dest: Log, document: Document, batch: str) -> BulkItem:
+def _copied_writes(dest: Log, document: StoredDocument, batch: str) -> BulkItem:
     changed = {"thread": dest.thread, "batch": batch, "position": dest.state.position + 1, "epoch": dest.state.epoch}
     doc_id = writes_id(dest.thread, *writes_name(document), document.source["task_id"], batch)
     return BulkItem("create", doc_id, {**document.source, **changed})
@@ -488,8 +483,8 @@ def _delete_batch(client: Client, thread: str, batch: str) -> None:
     """Delete copies that did not become visible."""
     for _ in range(100_000):
         client.refresh()
-        query = {"bool": {"filter": [{"term": {"thread": thread}}, {"term": {"batch": batch}}]}}
-        hits = client.search({"query": query, "size": 1_000, "_source": False}, thread)
+        clauses = {"term": {"thread": thread}}, {"term": {"batch": batch}}
+        hits = client.search(filtered(*clauses, size=1_000, _source=False), thread)
         if not hits:
             return
         client.write(thread, [_delete(hit) for hit in hits])
@@ -498,12 +493,9 @@ def _delete_batch(client: Client, thread: str, batch: str) -> None:
 def expire(client: Client, cache: ThreadCache, moment: int) -> int:
     """Remove the threads that have expired, and return the number of their checkpoints. Then sweep."""
     client.refresh()
-    query: Json = {"bool": {"filter": [
-        {"term": {"kind": THREAD}},
-        {"range": {"live": {"gt": 0}}},
-        {"range": {"expires": {"lte": min(moment, now_micros())}}},
-    ]}}  # fmt: skip
-    body = {"query": query, "sort": [{"thread_id": "asc"}], "_source": ["thread_id"]}
+    over = {"range": {"expires": {"lte": min(moment, now_micros())}}}
+    clauses = {"term": {"kind": THREAD}}, {"range": {"live": {"gt": 0}}}, over
+    body = filtered(*clauses, sort=[{"thread_id": "asc"}], _source=["thread_id"])
     expired = [hit.source["thread_id"] for hits in client.pages(body) for hit in hits]
     removed = 0
     for thread_id in expired:
@@ -517,17 +509,17 @@ def _sweep(client: Client, now: int) -> None:
     old: Json = {"range": {"at": {"lt": now - STUB_LIFETIME}}}
     empty = {"bool": {"filter": [{"term": {"kind": THREAD}}, {"term": {"live": 0}}]}}
     swept = {"bool": {"should": [{"terms": {"kind": [GONE, END, INTENT]}}, empty]}}
-    if not client.search({"query": {"bool": {"filter": [old, swept]}}, "size": 1, "_source": False}):
+    if not client.search(filtered(old, swept, size=1, _source=False)):
         return
     _sweep_intents(client, old)
-    query = {"bool": {"filter": [{"terms": {"kind": [GONE, END]}}, old]}}
-    client.send("POST", f"{client.index}/_delete_by_query", {"query": query}, conflicts="proceed", refresh="true")
+    query = filtered({"terms": {"kind": [GONE, END]}}, old)
+    client.send("POST", f"{client.index}/_delete_by_query", query, conflicts="proceed", refresh="true")
     _sweep_threads(client, old)
 
 
 def _sweep_intents(client: Client, old: Json) -> None:
     """Delete copies that were begun, and never became visible; or only the intent, if they did."""
-    body = {"query": {"bool": {"filter": [{"term": {"kind": INTENT}}, old]}}, "sort": [{"batch": "asc"}]}
+    body = filtered({"term": {"kind": INTENT}}, old, sort=[{"batch": "asc"}])
     for hits in client.pages(body):
         found = client.get_threads(hit.source["thread"] for hit in hits)
         for hit in hits:
@@ -544,8 +536,7 @@ def _sweep_threads(client: Client, old: Json) -> None:
 
     No handle has one in its cache: whoever ended the thread forgets it after ten minutes, and readers do not cache it.
     """
-    body = {"query": {"bool": {"filter": [{"term": {"kind": THREAD}}, {"term": {"live": 0}}, old]}},
-            "sort": [{"thread": "asc"}]}  # fmt: skip
+    body = filtered({"term": {"kind": THREAD}}, {"term": {"live": 0}}, old, sort=[{"thread": "asc"}])
     for hits in client.pages(body):
         for hit in hits:
             thread = hit.source["thread"]

@@ -77,7 +77,7 @@ MAX_LAG: Final = 16
 STUB_LIFETIME: Final = 24 * 3_600 * 1_000_000
 """The microseconds for which an emptied record stays, so that its position is not used again."""
 
-Source = Mapping[str, Any]
+DocumentSource = Mapping[str, Any]
 """A document as OpenSearch returns it."""
 
 CheckpointName = tuple[str, str]
@@ -158,10 +158,6 @@ def metadata_term(key: str, value: str) -> str:
     return digest(canonical([key, value]))
 
 
-def metadata_terms(metadata: dict[str, Any]) -> list[str]:
-    return [metadata_term(key, canonical(value)) for key, value in metadata.items()]
-
-
 MAX_WORD_LENGTH: Final = 200
 
 
@@ -171,7 +167,7 @@ def indexed_word(word: str) -> str:
 
 
 def indexed_words(*values: Any) -> str:
-    """The words of JSON values, as the index has them."""
+    """All words of some JSON values as one text for the index. Very long words are replaced by digests."""
     found = words("\n".join(text for value in values for text in texts_in(value)))
     if max(map(len, found), default=0) > MAX_WORD_LENGTH:
         found = [indexed_word(word) for word in found]
@@ -329,7 +325,7 @@ class RunLocation:
 
 
 @dataclass(frozen=True, slots=True)
-class Removal:
+class LogRemoval:
     """The changes of a removal: the checkpoints that go, new parents (by place), and names whose pending writes go."""
 
     places: tuple[int, ...]
@@ -367,7 +363,7 @@ class Record:
     expires: int | None = None
     life: int = 0
     """Microseconds from the save to its expiry."""
-    removal: Removal | None = None
+    removal: LogRemoval | None = None
     state: Mapping[str, Any] | None = field(default=None, compare=False)
     """The state of the thread after this record, unless it follows from the record itself."""
     extents: tuple[Extent, ...] | None = field(default=None, compare=False, repr=False)
@@ -441,7 +437,7 @@ def record_source(record: Record) -> dict[str, Any]:
         source["words"] = _record_words(record)
     if record.kind == CHECKPOINT:
         source["order"] = record.order
-        terms = metadata_terms(decode(record.metadata))
+        terms = [metadata_term(key, canonical(value)) for key, value in decode(record.metadata).items()]
         if terms:
             source["metadata"] = terms
     if record.kind != GONE:
@@ -510,7 +506,7 @@ def _checkpoint_checksum(record: Record) -> int:
     return checksum(*about, record.head, record.manifest)
 
 
-def record_from(source: Source) -> Record:
+def record_from(source: DocumentSource) -> Record:
     """Read the record of a document. If that is damaged, `CorruptCheckpointError` is raised."""
     try:
         return _record_from(source)
@@ -518,7 +514,7 @@ def record_from(source: Source) -> Record:
         raise CorruptCheckpointError(f"a stored record cannot be read ({type(error).__name__})") from None
 
 
-def _record_from(source: Source) -> Record:
+def _record_from(source: DocumentSource) -> Record:
     kind, position = source["kind"], int(source["position"])
     body = source.get("body") or {}
     record = Record(
@@ -532,7 +528,7 @@ def _record_from(source: Source) -> Record:
         namespace=source.get("namespace", ""),
         seq=int(source.get("seq", 0)),
         rev=body.get("rev", ""),
-        runs=tuple(map(_run_from, body.get("runs", ()))),
+        runs=tuple(stored_run(_items_from(run), run) for run in body.get("runs", ())),
         removal=_removal_from(body["removed"]) if "removed" in body else None,
         state=body.get("state"),
     )
@@ -561,7 +557,7 @@ _UNSUMMED = object()
 """Stands in the place of a checksum that was never made."""
 
 
-def find_run(source: Source, branch: str, number: int) -> tuple[Run, Source] | None:
+def find_run(source: DocumentSource, branch: str, number: int) -> tuple[Run, DocumentSource] | None:
     """Find one run in the document of a record, and return it as it is stored, too. Other fields are not read.
 
     A load reads thousands of runs, and the references of most of them are not needed. If the run is damaged,
@@ -577,7 +573,7 @@ def find_run(source: Source, branch: str, number: int) -> tuple[Run, Source] | N
     return None
 
 
-def stored_run(run: Run, stored: Source) -> StoredRun:
+def stored_run(run: Run, stored: DocumentSource) -> StoredRun:
     """Make a run with its references of the result of `find_run`."""
     try:
         return StoredRun(run, unpack_earlier_runs(stored["trail"], stored.get("starts")))
@@ -589,11 +585,7 @@ def _unreadable_run(error: Exception) -> CorruptCheckpointError:
     return CorruptCheckpointError(f"a stored run cannot be read ({type(error).__name__})")
 
 
-def _run_from(stored: Source) -> StoredRun:
-    return stored_run(_items_from(stored), stored)
-
-
-def _items_from(stored: Source) -> Run:
+def _items_from(stored: DocumentSource) -> Run:
     items, before = stored.get("items", ""), stored.get("before")
     run = Run(stored["branch"], stored["number"], stored["start"], stored["length"], items, before)
     if not (type(run.branch) is type(items) is str and (before is None or type(before) is str)):
@@ -605,8 +597,8 @@ def _items_from(stored: Source) -> Run:
     return run
 
 
-def _removal_from(stored: Source) -> Removal:
-    return Removal(
+def _removal_from(stored: DocumentSource) -> LogRemoval:
+    return LogRemoval(
         tuple(int(place) for place in stored["places"]),
         {int(place): parent for place, parent in stored["parents"]},
         tuple((namespace, checkpoint_id) for namespace, checkpoint_id in stored["names"]),
@@ -734,7 +726,7 @@ def state_source(state: ThreadState) -> dict[str, Any]:
     return {**stored, "tips": [list(pair) for pair in state.latest_places.items()]}
 
 
-def state_from(thread_id: str, source: Source) -> ThreadState:
+def state_from(thread_id: str, source: DocumentSource) -> ThreadState:
     try:
         latest_places = {namespace: int(place) for namespace, place in source["tips"]}
         stored = {name: source[name] for name in _STATE_FIELDS if name in source}
@@ -759,7 +751,7 @@ def thread_source(thread: str, state: ThreadState, now: int) -> dict[str, Any]:
     return source
 
 
-def thread_state_from(thread_id: str, source: Source) -> ThreadState:
+def thread_state_from(thread_id: str, source: DocumentSource) -> ThreadState:
     """Read the state in the document of a thread."""
     body = source.get("body") or {}
     if body.get("format", FORMAT) > FORMAT:

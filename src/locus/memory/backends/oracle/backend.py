@@ -28,7 +28,6 @@ from locus.memory.checkpointer import Checkpointer
 from locus.memory.model.arguments import taking
 from locus.memory.model.records import ANY, DEFAULT_NAMESPACE, Unset
 from locus.memory.runtime.once import made_once
-from locus.memory.runtime.portal import PORTAL
 from locus.memory.saver import CheckpointSaver
 from locus.memory.store import CheckpointStore
 from locus.memory.sync import SyncCheckpointSaver
@@ -166,7 +165,7 @@ class OracleBackend(OracleHandle, SQLBackend):  # type: ignore[override]  # nobo
 
     @made_once
     def sync(self) -> SyncOracleBackend:
-        """The same backend for code that is not async, from any thread."""
+        """This backend with blocking methods, which any thread may call."""
         return SyncOracleBackend(self)
 
     @staticmethod
@@ -215,7 +214,7 @@ class SyncOracleBackend(SyncSQLBackend):
     ) -> str:
         """Save a state, `save(state, thread_id)`, or a dict, `save(thread_id, data)`."""
         more: Any = {"data": data, "namespace": namespace, "parent": parent, "if_latest": if_latest}
-        return PORTAL.run(self._oracle.save(cast(Any, state), cast(Any, thread_id), checkpoint_id, metadata, **more))
+        return self._run(self._oracle.save(cast(Any, state), cast(Any, thread_id), checkpoint_id, metadata, **more))
 
 
 class OracleSyncBackend(SyncOracleBackend):

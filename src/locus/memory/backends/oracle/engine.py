@@ -32,8 +32,8 @@ from locus.memory.backends.oracle.schema import NATIVE, OracleFlavour
 from locus.memory.backends.sql.commit import LastSeenThreads, SQLThread, can_be_first
 from locus.memory.backends.sql.engine import SQLServerEngine, Trouble
 from locus.memory.backends.sql.schema import check_format
-from locus.memory.engine import Deadline
-from locus.memory.model.records import Commit, Entry, Hit, Outcome, StoredFormat, Verdict
+from locus.memory.engine import Deadline, KeepsWrites
+from locus.memory.model.records import Ancestor, Commit, Entry, Hit, Outcome, StoredFormat, Verdict
 
 
 class OracleEngine(SQLServerEngine[OracleConnection]):
@@ -96,6 +96,18 @@ class OracleEngine(SQLServerEngine[OracleConnection]):
         for thread in changed:
             self._seen_threads.note(commit, thread.key, decided.seq, thread.removals)
         return decided
+
+    async def ancestors(
+        self,
+        thread_id: str,
+        namespace: str,
+        checkpoint_id: str,
+        limit: int,
+        channels: Collection[str],
+        known: Collection[str],
+    ) -> list[Ancestor]:
+        # Oracle spells recursion in another way.
+        return await KeepsWrites.ancestors(self, thread_id, namespace, checkpoint_id, limit, channels, known)
 
     async def find(self, key: str, value: str, limit: int, prefix: str = "") -> list[Entry]:
         return await self._read(partial(oracle_read.find, self.sql, key, value, limit, prefix))

@@ -248,7 +248,7 @@ def _statements(script: str, sql: OracleFlavour) -> list[str]:
 
 
 def probes(sql: OracleFlavour) -> list[str]:
-    """Queries that fail if a table of that name exists, but was not made by Locus."""
+    """Queries that fail for a table that has one of our names, but was not made by Locus."""
     columns = {
         sql.threads: f"{THREAD_COLUMNS}, removals, indexed_seq",
         sql.checkpoints: f"id, {CHECKPOINT_COLUMNS}",

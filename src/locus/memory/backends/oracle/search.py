@@ -22,7 +22,7 @@ from locus.memory.backends.sql.flavour import Row, Steps, marks, portions
 from locus.memory.backends.sql.read import within
 from locus.memory.backends.sql.search import (
     THREADS_AT_ONCE,
-    Portion,
+    TextPortion,
     ThreadToIndex,
     indexed,
     portion_of,
@@ -43,7 +43,7 @@ PAGE = 200
 _SAFE = re.compile(r"x[xu][0-9a-z]+")
 
 
-def next_portion(sql: OracleFlavour, prefix: str) -> Steps[Portion]:
+def next_portion(sql: OracleFlavour, prefix: str) -> Steps[TextPortion]:
     """Choose the texts to index next. A row: thread, seq (of a checkpoint), branch, number (of a run), JSON values."""
     here, bounds = within(sql, prefix)
     rows = yield (
@@ -61,12 +61,12 @@ def next_portion(sql: OracleFlavour, prefix: str) -> Steps[Portion]:
     return portion
 
 
-def texts_of(sql: OracleFlavour, portion: Portion) -> list[str]:
+def texts_of(sql: OracleFlavour, portion: TextPortion) -> list[str]:
     """Make the text to index of each row."""
     return [indexed(f"[{','.join(map(sql.read_json, values))}]") for *_, values in portion.rows]
 
 
-def index_portion(sql: OracleFlavour, portion: Portion, texts: Sequence[str]) -> Steps[None]:
+def index_portion(sql: OracleFlavour, portion: TextPortion, texts: Sequence[str]) -> Steps[None]:
     """Write a portion, except for threads that another process has indexed meanwhile."""
     ours = yield from still_to_index(sql, portion)
     if not ours:

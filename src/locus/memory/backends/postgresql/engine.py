@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
 from typing import Any
@@ -42,6 +42,7 @@ from locus.memory.model.formats import oldest
 from locus.memory.model.parts import Part
 from locus.memory.model.records import (
     ANY,
+    Ancestor,
     Base,
     Commit,
     Entry,
@@ -263,6 +264,18 @@ class PostgreSQLEngine(SQLServerEngine[PostgreSQLConnection], CommitsTogether):
         except (psycopg.DataError, CorruptCheckpointError):
             # Something cannot be read. If it is the manifest of the held checkpoint, that one is just of no use.
             return await self.read(*place)
+
+    async def ancestors(
+        self,
+        thread_id: str,
+        namespace: str,
+        checkpoint_id: str,
+        limit: int,
+        channels: Collection[str],
+        known: Collection[str],
+    ) -> list[Ancestor]:
+        place = (thread_id, namespace, checkpoint_id)
+        return await self._read(partial(postgresql_read.ancestors, self.sql, *place, limit, channels, known))
 
     async def _read_one(self, operation: Operation[Stored | None]) -> Stored | None:
         try:

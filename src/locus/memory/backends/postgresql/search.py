@@ -31,7 +31,7 @@ MOST_TERMS = 32
 """The number of words that a query may have. Of more words the longest are looked up, and hits are checked for all."""
 
 
-class Portion(NamedTuple):
+class ThreadPortion(NamedTuple):
     """The rows of one thread to index next, up to a sequence number."""
 
     thread: int
@@ -70,7 +70,7 @@ def behind(sql: PostgreSQLFlavour, prefix: str) -> Steps[list[Row]]:
     )
 
 
-def next_portion(sql: PostgreSQLFlavour, thread: int, after: int) -> Steps[Portion]:
+def next_portion(sql: PostgreSQLFlavour, thread: int, after: int) -> Steps[ThreadPortion]:
     """Choose the rows of a thread to index next; a portion ends between two sequence numbers."""
     ((last,),) = yield (
         "SELECT max(seq) FROM ("
@@ -80,17 +80,17 @@ def next_portion(sql: PostgreSQLFlavour, thread: int, after: int) -> Steps[Porti
     )
     if last is None:
         ((last,),) = yield f"SELECT max(last_seq) FROM {sql.threads} WHERE id = ?", (thread,)
-        return Portion(thread, after, last or after, [])
+        return ThreadPortion(thread, after, last or after, [])
     rows = yield (
         "SELECT seq, NULL::text, NULL::integer, '[' || head::text || ',' || metadata::text || ']'"
         f" FROM {sql.checkpoints} WHERE thread = ? AND seq > ? AND seq <= ?"
         f" UNION ALL SELECT seq, branch, number, items::text FROM {sql.runs} WHERE thread = ? AND seq > ? AND seq <= ?",
         (thread, after, last, thread, after, last),
     )
-    return Portion(thread, after, last, rows)
+    return ThreadPortion(thread, after, last, rows)
 
 
-def add(sql: PostgreSQLFlavour, portion: Portion, vectors: Sequence[str | None]) -> Steps[int | None]:
+def add(sql: PostgreSQLFlavour, portion: ThreadPortion, vectors: Sequence[str | None]) -> Steps[int | None]:
     """Index a portion, unless somebody else has. Return how far the index has got, None if the thread is gone.
 
     The thread is locked meanwhile, so that nothing is indexed that is being deleted.
@@ -118,7 +118,7 @@ def add(sql: PostgreSQLFlavour, portion: Portion, vectors: Sequence[str | None])
     return portion.up_to
 
 
-def vectors_of(sql: PostgreSQLFlavour, portion: Portion) -> list[str | None]:
+def vectors_of(sql: PostgreSQLFlavour, portion: ThreadPortion) -> list[str | None]:
     return [vector(sql.read_json(text)) for *_, text in portion.rows]
 
 

@@ -6,16 +6,15 @@
 from __future__ import annotations
 
 import email.parser  # noqa: F401 - the driver needs it for its first connection, when the process may be forking
+from functools import partial
 from typing import Any
-
-from pydantic import SecretStr
 
 from locus.errors import ConfigurationError
 from locus.extras import require
 from locus.hints import check_options
 from locus.memory.backends.redis.config import RedisConfig
 from locus.memory.checkpointer import Checkpointer
-from locus.memory.model.arguments import CACHE_MB
+from locus.memory.model.arguments import taking
 from locus.memory.storage import StorageBackend
 from locus.memory.store import CheckpointStore
 
@@ -38,41 +37,14 @@ class RedisBackend(StorageBackend):
     If you pass a `client` (`redis.asyncio.Redis` or `RedisCluster`), the backend uses it and leaves it open.
     """
 
-    def __init__(
-        self,
-        url: str = "redis://localhost:6379",
-        prefix: str = "locus:state:",
-        ttl_seconds: float | None = None,
-        *,
-        db: int | None = None,
-        username: str | None = None,
-        password: str | SecretStr | None = None,
-        cluster: bool = False,
-        search: bool | None = None,
-        timeout: float = 10.0,
-        connect_timeout: float = 5.0,
-        max_connections: int = 32,
-        retries: int = 2,
-        ssl_ca_certs: str | None = None,
-        ssl_certfile: str | None = None,
-        ssl_keyfile: str | None = None,
-        ssl_check_hostname: bool = True,
-        buckets: int | None = None,
-        cache_mb: float = CACHE_MB,
-        client: Any = None,
-        sentinel_username: str | None = None,
-        sentinel_password: str | SecretStr | None = None,
-        wait_replicas: int = 0,
-        wait_timeout: float | None = None,
-        wait_aof: bool = False,
-    ) -> None:
-        options = {name: value for name, value in locals().items() if name not in ("self", "client", "__class__")}
+    @taking(RedisConfig.from_url)
+    def __init__(self, config: RedisConfig) -> None:
         require("redis.asyncio", "redis")
         from locus.memory.backends.redis.engine import open_engine
 
-        self.config = RedisConfig.from_url(**options)
-        engine = open_engine(self.config, client)
-        super().__init__(CheckpointStore(engine, ttl_seconds=self.config.ttl_seconds, cache_mb=self.config.cache_mb))
+        self.config = config
+        engine = open_engine(config)
+        super().__init__(CheckpointStore(engine, ttl_seconds=config.ttl_seconds, cache_mb=config.cache_mb))
 
     @property
     def url(self) -> str:
@@ -100,50 +72,28 @@ class RedisBackend(StorageBackend):
         return f"RedisBackend({self.config.shown!r}, prefix={self.config.prefix!r})"
 
 
-def from_redis(location: str = "", **options: Any) -> Checkpointer:
-    """`"redis"`, `"redis://host:6379/0?ttl_seconds=3600"`."""
-    return _from_url("redis", location, options)
-
-
-def from_rediss(location: str = "", **options: Any) -> Checkpointer:
-    """`"rediss://host:6379/0"`: Redis over TLS."""
-    return _from_url("rediss", location, options)
-
-
-def from_valkey(location: str = "", **options: Any) -> Checkpointer:
-    """`"valkey"`, `"valkey://host:6379/0?ttl_seconds=3600"`."""
-    return _from_url("valkey", location, options)
-
-
-def from_valkeys(location: str = "", **options: Any) -> Checkpointer:
-    """`"valkeys://host:6379/0"`: Valkey over TLS."""
-    return _from_url("valkeys", location, options)
-
-
-def from_redis_sentinel(location: str = "", **options: Any) -> Checkpointer:
-    """`"redis+sentinel://one:26379,two:26379,three:26379/mymaster/0"`: the primary that sentinels name."""
-    return _from_url("redis+sentinel", location, options)
-
-
-def from_rediss_sentinel(location: str = "", **options: Any) -> Checkpointer:
-    """`"rediss+sentinel://…"`: the primary that sentinels name, over TLS to the sentinels and to the servers."""
-    return _from_url("rediss+sentinel", location, options)
-
-
-def from_valkey_sentinel(location: str = "", **options: Any) -> Checkpointer:
-    """`"valkey+sentinel://…"`: the Valkey primary that sentinels name."""
-    return _from_url("valkey+sentinel", location, options)
-
-
-def from_valkeys_sentinel(location: str = "", **options: Any) -> Checkpointer:
-    """`"valkeys+sentinel://…"`: the Valkey primary that sentinels name, over TLS to sentinels and servers."""
-    return _from_url("valkeys+sentinel", location, options)
-
-
-def _from_url(scheme: str, location: str, options: dict[str, Any]) -> Checkpointer:
+def _from_url(scheme: str, location: str = "", **options: Any) -> Checkpointer:
     from locus.memory.backends.adapters import redis_checkpointer
 
     if location and not location.startswith("//"):
         raise ConfigurationError(f'write the address of the server as a URL: "{scheme}://localhost:6379"')
     check_options(options, RedisBackend, "RedisBackend", but=("url",))
     return redis_checkpointer(f"{scheme}:{location or '//localhost:6379'}", **options)
+
+
+from_redis = partial(_from_url, "redis")
+"""`"redis"`, `"redis://host:6379/0?ttl_seconds=3600"`."""
+from_rediss = partial(_from_url, "rediss")
+"""`"rediss://host:6379/0"`: Redis over TLS."""
+from_valkey = partial(_from_url, "valkey")
+"""`"valkey"`, `"valkey://host:6379/0?ttl_seconds=3600"`."""
+from_valkeys = partial(_from_url, "valkeys")
+"""`"valkeys://host:6379/0"`: Valkey over TLS."""
+from_redis_sentinel = partial(_from_url, "redis+sentinel")
+"""`"redis+sentinel://one:26379,two:26379,three:26379/mymaster/0"`: the primary that sentinels name."""
+from_rediss_sentinel = partial(_from_url, "rediss+sentinel")
+"""`"rediss+sentinel://…"`: the primary that sentinels name, over TLS to the sentinels and to the servers."""
+from_valkey_sentinel = partial(_from_url, "valkey+sentinel")
+"""`"valkey+sentinel://…"`: the Valkey primary that sentinels name."""
+from_valkeys_sentinel = partial(_from_url, "valkeys+sentinel")
+"""`"valkeys+sentinel://…"`: the Valkey primary that sentinels name, over TLS to sentinels and servers."""

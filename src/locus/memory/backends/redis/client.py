@@ -12,6 +12,8 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
+from itertools import count
 from typing import Any, NamedTuple, TypeVar
 
 from redis.asyncio import ConnectionPool, Redis, RedisCluster
@@ -50,9 +52,14 @@ from locus.errors import (
 )
 from locus.memory.backends.redis.config import RedisConfig
 from locus.memory.backends.redis.exchange import exchange
-from locus.memory.backends.redis.replicas import DemotedError, Replicas, TooFewReplicasError
+from locus.memory.backends.redis.replicas import (
+    DemotedError,
+    Replicas,
+    TooFewReplicasError,
+    run_scripts,
+)
 from locus.memory.backends.redis.scripts import MARK, Script
-from locus.memory.backends.redis.scripts import Call as Call
+from locus.memory.backends.redis.scripts import ScriptCall as ScriptCall
 from locus.memory.backends.redis.sentinels import PrimaryPool, Sentinels, close_idle, sentinel_pool
 from locus.memory.runtime.per_loop import PerLoop
 from locus.memory.runtime.retry import Backoff
@@ -120,38 +127,27 @@ class RedisClients:
         self, script: Script, keys: Sequence[bytes | str], *arguments: Any
     ) -> tuple[Any, bool]:
         """Run a script. Return its answer, and whether it may have run before, with its answer lost."""
-        attempt = 0
+        call = ScriptCall(script, keys, arguments)
         replicas = self.replicas if script.acknowledged else None
         if replicas is not None and script is not MARK:
             await self._confirm_first()
-        while True:
-            client, limit = self._by_loop.current()
+
+        async def once(client: Any) -> tuple[Any, bool]:
+            if replicas is None:
+                return await _run(client, call), False
             try:
-                # One clock for the whole request: the driver's own, one for each step, cost a save twice as much.
-                async with limit, asyncio.timeout(self.timeout):
-                    await _know_cluster(client)
-                    call = Call(script, keys, arguments)
-                    if replicas is not None:
-                        answer, again = await replicas.run(client, call)
-                        return answer, again or attempt > 0
-                    answer = await _run(client, call)
-                return answer, attempt > 0
+                return await replicas.run(client, call)
             except TooFewReplicasError:
                 await _connect_anew(client)
                 raise
-            except _TRANSIENT as error:
-                await self._pause(error, attempt)
-            except ResponseError as error:
-                if not _is_no_primary(error, writing=script.acknowledged):
-                    raise
-                await _connect_anew(client)
-                await self._pause(error, attempt)
-            attempt += 1
+
+        (answer, again), attempt = await self._retried(once, writing=script.acknowledged)
+        return answer, again or attempt > 0
 
     async def confirm(self, *keys: bytes | str) -> None:
         """Wait until replicas have everything that was changed so far, on the nodes that have these keys."""
         if self.replicas is not None:
-            await self._run_several([Call(MARK, [key]) for key in keys])
+            await self._run_several([ScriptCall(MARK, [key]) for key in keys])
 
     async def _confirm_first(self) -> None:
         if self.needed_first is not None:
@@ -160,15 +156,17 @@ class RedisClients:
 
     async def command(self, *words: Any) -> Any:
         """Send a command, and return its answer. Only for commands that may be sent twice."""
-        return await self._retried(lambda client: client.execute_command(*words))
+        answer, _ = await self._retried(lambda client: client.execute_command(*words))
+        return answer
 
-    async def run_all(self, calls: Sequence[Call]) -> list[Any]:
+    async def run_all(self, calls: Sequence[ScriptCall]) -> list[Any]:
         """Run many scripts in one round trip, and return their answers; in a cluster, several at a time."""
         if self.is_cluster:
             return await self._run_several(calls)
-        return await self._retried(lambda client: _pipelined(client, calls)) if calls else []
+        answers, _ = await self._retried(lambda client: _pipelined(client, calls)) if calls else ([], 0)
+        return answers
 
-    async def _run_several(self, calls: Sequence[Call]) -> list[Any]:
+    async def _run_several(self, calls: Sequence[ScriptCall]) -> list[Any]:
         """Run each call by itself. If one fails, none is under way any more: the handle may be closed then."""
         work = (self.run(call.script, call.keys, *call.arguments) for call in calls)
         answers = await asyncio.gather(*work, return_exceptions=True)
@@ -177,7 +175,7 @@ class RedisClients:
             raise failed
         return answers
 
-    async def run_each(self, calls: Sequence[Call]) -> list[Any]:
+    async def run_each(self, calls: Sequence[ScriptCall]) -> list[Any]:
         """Run many scripts once, in one round trip, and return the answer of each, or its error.
 
         In a cluster, there is one round trip for each node.
@@ -220,22 +218,23 @@ class RedisClients:
         """Close the clients of all loops; never raises."""
         await self._by_loop.close()
 
-    async def _retried(self, work: Callable[[Any], Awaitable[T]]) -> T:
-        attempt = 0
-        while True:
+    async def _retried(self, work: Callable[[Any], Awaitable[T]], *, writing: bool = False) -> tuple[T, int]:
+        """Do work with a client, again after a lost connection. Return its result, and how often it was done before."""
+        for attempt in count():
             client, limit = self._by_loop.current()
             try:
+                # One clock for the whole request: the driver's own, one for each step, cost a save twice as much.
                 async with limit, asyncio.timeout(self.timeout):
                     await _know_cluster(client)
-                    return await work(client)
+                    return await work(client), attempt
             except _TRANSIENT as error:
                 await self._pause(error, attempt)
             except ResponseError as error:
-                if not _is_no_primary(error, writing=False):
+                if not _is_no_primary(error, writing=writing):
                     raise
                 await _connect_anew(client)
                 await self._pause(error, attempt)
-            attempt += 1
+        raise AssertionError("the last pause raises")
 
     async def _pause(self, error: Exception, attempt: int) -> None:
         """Wait before the next attempt, unless there is none."""
@@ -290,7 +289,7 @@ async def _leave_open(_shared: _LoopClient) -> None:
     """Does nothing: a caller's client stays open."""
 
 
-async def _run(client: Any, call: Call) -> Any:
+async def _run(client: Any, call: ScriptCall) -> Any:
     """The answer of a script. A cluster says where else a key may be, and the driver follows."""
     if not isinstance(client, RedisCluster):
         (answer,) = await _pipelined(client, [call])
@@ -301,7 +300,7 @@ async def _run(client: Any, call: Call) -> Any:
         return await client.execute_command(*call.by_text())
 
 
-async def _pipelined(client: Any, calls: Sequence[Call]) -> list[Any]:
+async def _pipelined(client: Any, calls: Sequence[ScriptCall]) -> list[Any]:
     answers = await _answers(client, calls)
     failed = next((answer for answer in answers if isinstance(answer, Exception)), None)
     if failed is not None:
@@ -309,14 +308,8 @@ async def _pipelined(client: Any, calls: Sequence[Call]) -> list[Any]:
     return answers
 
 
-async def _answers(client: Any, calls: Sequence[Call]) -> list[Any]:
-    """Gather answers and errors, each in the place of its call."""
-    answers = await exchange(client, [call.by_digest() for call in calls])
-    unknown = [at for at, answer in enumerate(answers) if isinstance(answer, NoScriptError)]
-    if unknown:
-        for at, answer in zip(unknown, await exchange(client, [calls[at].by_text() for at in unknown]), strict=True):
-            answers[at] = answer
-    return answers
+async def _answers(client: Any, calls: Sequence[ScriptCall]) -> list[Any]:
+    return await run_scripts(partial(exchange, client), calls)
 
 
 def new_client(config: RedisConfig) -> Redis | RedisCluster:

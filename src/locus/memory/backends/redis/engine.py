@@ -37,16 +37,18 @@ from locus.memory.backends.redis.schema import (
     Layout,
     history_arguments,
     index_field,
+    net,
     place,
+    to_ancestors,
     to_entries,
     to_entry,
     to_manifest,
     to_measured,
     to_orphans,
-    to_writes,
+    to_task_writes,
     write_text,
 )
-from locus.memory.backends.redis.scripts import Call, Script
+from locus.memory.backends.redis.scripts import Script, ScriptCall
 from locus.memory.backends.redis.search import RedisSearch
 from locus.memory.engine import (
     PAGE,
@@ -66,6 +68,7 @@ from locus.memory.model.formats import check_format, oldest
 from locus.memory.model.ids import Pattern, new_id, shown_thread
 from locus.memory.model.parts import Part
 from locus.memory.model.records import (
+    Ancestor,
     Base,
     Commit,
     Entry,
@@ -208,13 +211,15 @@ class RedisEngine(
             for member, call in zip(group, calls, strict=True)
         ]
 
-    def _call(self, member: Commit | TaskWrites) -> Call | None:
+    def _call(self, member: Commit | TaskWrites) -> ScriptCall | None:
         """The script that does all of a step; None if the thread has to be read first."""
         keys = self._keys(member.thread_id)
         if isinstance(member, TaskWrites):
             where = (member.namespace, member.checkpoint_id, member.task_id)
-            return Call(scripts.PUT_WRITES, keys, self._write_arguments(*where, member.writes, member.keep_numbered))
-        return None if member.replaces is not None else Call(scripts.COMMIT, keys, commit_arguments(member))
+            return ScriptCall(
+                scripts.PUT_WRITES, keys, self._write_arguments(*where, member.writes, member.keep_numbered)
+            )
+        return None if member.replaces is not None else ScriptCall(scripts.COMMIT, keys, commit_arguments(member))
 
     async def _replacing_arguments(self, commit: Commit) -> list[Any]:
         outline = await self._outline(commit.thread_id)
@@ -358,10 +363,21 @@ class RedisEngine(
     async def get_writes(self, thread_id: str, namespace: str, checkpoint_id: str, task_id: str | None) -> list[Write]:
         answer = await self._run(scripts.GET_WRITES, thread_id, place(namespace, checkpoint_id), task_id or "")
         try:
-            found = [write for at in range(0, len(answer), 2) for write in to_writes(answer[at], answer[at + 1])]
+            return to_task_writes(answer)
         except (ValueError, IndexError):
             raise CorruptCheckpointError(f"pending writes of {shown_thread(thread_id)} cannot be read") from None
-        return sorted(found, key=lambda write: (write.task_path, write.task_id, write.idx))
+
+    async def ancestors(
+        self,
+        thread_id: str,
+        namespace: str,
+        checkpoint_id: str,
+        limit: int,
+        channels: Collection[str],
+        known: Collection[str],
+    ) -> list[Ancestor]:
+        answer = await self._run(scripts.ANCESTORS, thread_id, net(namespace), checkpoint_id, limit)
+        return to_ancestors(thread_id, checkpoint_id, answer, channels)
 
     async def outlived(
         self, retention: Retention, after: str = "", prefix: str = "", limit: int = PAGE
@@ -392,7 +408,7 @@ class RedisEngine(
         return to_measured(thread_id, answer) if answer else None
 
     async def _ask_all(self, script: Script, thread_ids: Sequence[str], *arguments: Any) -> list[Any]:
-        return await self._clients.run_all([Call(script, self._keys(name), arguments) for name in thread_ids])
+        return await self._clients.run_all([ScriptCall(script, self._keys(name), arguments) for name in thread_ids])
 
     async def delete_orphans(self, thread_id: str, places: Collection[Place]) -> int:
         removed = 0
@@ -478,8 +494,9 @@ def _replicas(config: RedisConfig) -> Replicas | None:
     return Replicas(config.wait_replicas, config.wait_timeout, aof=config.wait_aof)
 
 
-def open_engine(config: RedisConfig, client: Any = None) -> RedisEngine:
+def open_engine(config: RedisConfig) -> RedisEngine:
     """Make the engine for a config, or for the database that the caller's client is connected to."""
+    client = config.client
     if client is not None:
         check_client(client)
     return RedisEngine(

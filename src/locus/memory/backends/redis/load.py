@@ -16,7 +16,7 @@ from locus.memory.model.manifest import check_named, wanted
 from locus.memory.model.parts import Ends, Part, Window, needed
 from locus.memory.model.records import Base, Extent, Path, Run, Stored
 
-Runs = dict[str, list[Run]]
+RunsByBranch = dict[str, list[Run]]
 
 
 def which_arguments(namespace: str, checkpoint_id: str | None) -> list[Any]:
@@ -67,9 +67,9 @@ def to_stored(
     return Stored(checkpoint, head, manifest, runs, bool(int(passed)), None if known is None else held)
 
 
-def _unpacked(packets: Iterable[bytes], long_texts: Iterable[bytes]) -> Runs:
+def _unpacked(packets: Iterable[bytes], long_texts: Iterable[bytes]) -> RunsByBranch:
     """The runs of an answer by branch, oldest first."""
-    runs: Runs = {}
+    runs: RunsByBranch = {}
     long = iter(long_texts)
     for packet in packets:
         parts = packet.split(b"\0")

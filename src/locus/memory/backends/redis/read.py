@@ -18,7 +18,7 @@ from locus.errors import CorruptCheckpointError
 from locus.memory.backends.redis import scripts
 from locus.memory.backends.redis.client import RedisClients
 from locus.memory.backends.redis.schema import Layout, committed_at, history_arguments, pair_digest, to_entry
-from locus.memory.backends.redis.scripts import Call, Script
+from locus.memory.backends.redis.scripts import Script, ScriptCall
 from locus.memory.engine import LOOKED_AT
 from locus.memory.model.cursors import cursor_of, numbers_in
 from locus.memory.model.ids import Pattern, shown_thread
@@ -169,7 +169,7 @@ class IndexReader:
         With a prefix, rows that have an entry are of other threads, and only say how far this went.
         """
 
-        def call(bucket: int, cursor: bytes, page: int) -> Call:
+        def call(bucket: int, cursor: bytes, page: int) -> ScriptCall:
             start = cursor or ("+inf" if since is None else since)
             if prefix:
                 return self._call(scripts.RECENT_WITHIN, bucket, start, page, prefix.encode())
@@ -215,7 +215,7 @@ class IndexReader:
         """List the newest entries with this metadata, of threads whose ids start with a prefix."""
         pair = pair_digest(key, value)
 
-        def call(bucket: int, cursor: bytes, page: int) -> Call:
+        def call(bucket: int, cursor: bytes, page: int) -> ScriptCall:
             start, end = b"[" + pair, cursor or b"(" + pair + b"\xff"
             return self._call(scripts.FIND_METADATA, bucket, start, end, page, prefix.encode())
 
@@ -260,8 +260,8 @@ class IndexReader:
         """The number of rows of each bucket to read at once, so that one round is mostly enough."""
         return min(2 * limit // self._layout.buckets + 16, _LARGEST_PAGE)
 
-    def _call(self, script: Script, bucket: int, *arguments: Any) -> Call:
-        return Call(script, self._layout.bucket_keys(bucket), arguments)
+    def _call(self, script: Script, bucket: int, *arguments: Any) -> ScriptCall:
+        return ScriptCall(script, self._layout.bucket_keys(bucket), arguments)
 
     async def _next_page(
         self, starts: dict[int, bytes], waiting: dict[int, bytes], end: bytes, page: int
@@ -284,7 +284,7 @@ class IndexReader:
         return existing
 
     async def _merged(
-        self, page: int, call: Callable[[int, bytes, int], Call], rows_of: Callable[[Any, int], _IndexPage]
+        self, page: int, call: Callable[[int, bytes, int], ScriptCall], rows_of: Callable[[Any, int], _IndexPage]
     ) -> AsyncGenerator[_IndexRow]:
         """Merge the rows of all buckets, newest first."""
         cursors = dict.fromkeys(range(self._layout.buckets), b"")
@@ -310,7 +310,7 @@ class IndexReader:
 
     async def _histories(self, thread_ids: Sequence[str], limit: int) -> list[tuple[int, Entry]]:
         keys = self._layout.thread_keys
-        calls = [Call(scripts.HISTORY, keys(name), history_arguments(None, limit, None)) for name in thread_ids]
+        calls = [ScriptCall(scripts.HISTORY, keys(name), history_arguments(None, limit, None)) for name in thread_ids]
         entries: list[tuple[int, Entry]] = []
         for name, rows in zip(thread_ids, await self._clients.run_all(calls), strict=True):
             if rows[:1] == [b"DAMAGED"]:

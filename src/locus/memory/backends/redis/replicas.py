@@ -33,7 +33,7 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from locus.memory.backends.redis.exchange import exchange
-from locus.memory.backends.redis.scripts import MARK, Call
+from locus.memory.backends.redis.scripts import MARK, ScriptCall
 from locus.memory.runtime.retry import Backoff
 
 _Command = tuple[Any, ...]
@@ -76,7 +76,7 @@ class Replicas:
         milliseconds = max(1, round(seconds * 1_000))  # 0 would be for ever
         self._wait: _Command = ("WAITAOF", 1, count, milliseconds) if aof else ("WAIT", count, milliseconds)
 
-    async def run(self, client: Any, call: Call) -> tuple[Any, bool]:
+    async def run(self, client: Any, call: ScriptCall) -> tuple[Any, bool]:
         """Run a script.
 
         Return its answer, and whether it may have run before, with its answer lost. Its error is raised.
@@ -86,7 +86,7 @@ class Replicas:
         (answer,) = await self.run_each(client, [call])
         return _checked(answer), False
 
-    async def run_each(self, client: Any, calls: Sequence[Call]) -> list[Any]:
+    async def run_each(self, client: Any, calls: Sequence[ScriptCall]) -> list[Any]:
         """Run many scripts, and return the answer of each, or its error. In a cluster, each node gets one request."""
         if not isinstance(client, RedisCluster):
             return await self._waited(partial(exchange, client), calls)
@@ -103,7 +103,7 @@ class Replicas:
         await asyncio.gather(*(send(node, places) for node, places in by_node.items()))
         return answers
 
-    async def _run_in_cluster(self, client: RedisCluster, call: Call) -> tuple[Any, bool]:
+    async def _run_in_cluster(self, client: RedisCluster, call: ScriptCall) -> tuple[Any, bool]:
         """Find the node that has the slot: it may have moved, or another may have taken the place of a dead one.
 
         While a slot is being moved, no node takes scripts on threads that are partly there; so this tries again.
@@ -121,18 +121,11 @@ class Replicas:
             await client.execute_command("EXISTS", call.keys[0])
         return _checked(answer), attempt > 0
 
-    async def _waited(self, send: _Send, calls: Sequence[Call]) -> list[Any]:
-        answers = await self._round(send, calls, [call.by_digest() for call in calls])
-        unknown = [at for at, answer in enumerate(answers) if isinstance(answer, NoScriptError)]
-        if unknown:
-            some = [calls[at] for at in unknown]
-            anew = await self._round(send, some, [call.by_text() for call in some])
-            for at, answer in zip(unknown, anew, strict=True):
-                answers[at] = answer
-        return answers
+    async def _waited(self, send: _Send, calls: Sequence[ScriptCall]) -> list[Any]:
+        return await run_scripts(partial(self._round, send, calls[0].keys[:1]), calls)
 
-    async def _round(self, send: _Send, calls: Sequence[Call], commands: Sequence[_Command]) -> list[Any]:
-        mark = Call(MARK, calls[0].keys[:1])
+    async def _round(self, send: _Send, keys: Sequence[bytes | str], commands: Sequence[_Command]) -> list[Any]:
+        mark = ScriptCall(MARK, keys)
         *answers, marked, waited = await send([*commands, mark.by_text(), self._wait])
         failed = marked if isinstance(marked, Exception) else self._shortfall(waited)
         if failed is None:
@@ -172,7 +165,20 @@ def _copied(error: Exception) -> Exception:
     return type(error)(*error.args)
 
 
-def _node_of(client: RedisCluster, call: Call) -> ClusterNode:
+async def run_scripts(send: _Send, calls: Sequence[ScriptCall]) -> list[Any]:
+    """Send scripts by their digests, and those that the server has not seen once more, as text.
+
+    Answers and errors stand in the places of their calls.
+    """
+    answers = await send([call.by_digest() for call in calls])
+    unknown = [at for at, answer in enumerate(answers) if isinstance(answer, NoScriptError)]
+    if unknown:
+        for at, answer in zip(unknown, await send([calls[at].by_text() for at in unknown]), strict=True):
+            answers[at] = answer
+    return answers
+
+
+def _node_of(client: RedisCluster, call: ScriptCall) -> ClusterNode:
     node = client.get_node_from_key(call.keys[0])  # type: ignore[arg-type]
     assert node is not None, "a slot without a primary is an error of its own"
     return node

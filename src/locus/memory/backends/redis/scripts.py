@@ -33,7 +33,7 @@ class Script:
         self.acknowledged = acknowledged
 
 
-class Call(NamedTuple):
+class ScriptCall(NamedTuple):
     """A script with its keys and arguments."""
 
     script: Script
@@ -72,6 +72,7 @@ ENTRY = _load("entry")
 MANIFEST = _load("manifest")
 HISTORY = _load("history")
 GET_WRITES = _load("get_writes")
+ANCESTORS = _load("ancestors")
 ORPHANS = _load("orphans")
 OUTLINE = _load("outline")
 MEASURE = _load("measure")

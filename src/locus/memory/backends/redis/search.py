@@ -30,7 +30,7 @@ from locus.memory.backends.redis import scripts
 from locus.memory.backends.redis.client import RedisClients
 from locus.memory.backends.redis.remove import ThreadOutline
 from locus.memory.backends.redis.schema import Layout, to_payload, to_run
-from locus.memory.backends.redis.scripts import Call
+from locus.memory.backends.redis.scripts import ScriptCall
 from locus.memory.model.ids import words
 from locus.memory.model.matching import RANKED, best_hits, score, searchable, shown_text, snippet
 from locus.memory.model.records import Entry, Hit, Run
@@ -116,7 +116,7 @@ class RedisSearch:
     async def _keys_of(self, thread_ids: Sequence[str]) -> list[bytes]:
         """The keys of the documents of some threads."""
         layout = self._layout
-        calls = [Call(scripts.DOCUMENT_NAMES, layout.thread_keys(thread_id)) for thread_id in thread_ids]
+        calls = [ScriptCall(scripts.DOCUMENT_NAMES, layout.thread_keys(thread_id)) for thread_id in thread_ids]
         answers = zip(thread_ids, await self._clients.run_all(calls), strict=True)
         return [layout.document_stem(thread_id) + name for thread_id, names in answers for name in names]
 
@@ -139,7 +139,7 @@ class RedisSearch:
         waiting = dict(enumerate(marks))
         while waiting:
             calls = [
-                Call(scripts.CHANGED_THREADS, self._layout.bucket_keys(bucket), (mark, _PORTION))
+                ScriptCall(scripts.CHANGED_THREADS, self._layout.bucket_keys(bucket), (mark, _PORTION))
                 for bucket, mark in waiting.items()
             ]
             answers = dict(zip(list(waiting), await self._clients.run_all(calls), strict=True))
@@ -194,12 +194,12 @@ class RedisSearch:
         documents = [(*self._document(key), points) for key, points in rows]
         unknown = sorted({thread_id for thread_id, _, _ in documents} - outlines.keys())
         keys = self._layout.thread_keys
-        answers = await self._clients.run_all([Call(scripts.OUTLINE, keys(name)) for name in unknown])
+        answers = await self._clients.run_all([ScriptCall(scripts.OUTLINE, keys(name)) for name in unknown])
         for thread_id, answer in zip(unknown, answers, strict=True):
             # Loading a thread that has lost keys reports that.
             is_there = answer[0] != b"DAMAGED" and answer[1]
             outlines[thread_id] = ThreadOutline(thread_id, answer) if is_there else None
-        calls = [Call(scripts.DOCUMENT_SOURCE, keys(thread_id), (name,)) for thread_id, name, _ in documents]
+        calls = [ScriptCall(scripts.DOCUMENT_SOURCE, keys(thread_id), (name,)) for thread_id, name, _ in documents]
         hits: list[Hit] = []
         for (thread_id, name, points), text in zip(documents, await self._clients.run_all(calls), strict=True):
             outline = outlines[thread_id]

@@ -25,7 +25,7 @@ from xml.sax.saxutils import escape
 
 from locus.errors import BackendUnavailableError, CheckpointError, SerializationError
 from locus.extras import require
-from locus.memory.backends.objects.client import PAGE, Listed, ObjectStore, Span
+from locus.memory.backends.objects.client import PAGE, ByteSpan, ListedObject, ObjectStore
 from locus.memory.backends.s3.config import S3Config
 from locus.memory.model.findings import http_time
 from locus.memory.runtime.per_loop import PerLoop
@@ -57,7 +57,7 @@ class S3ObjectStore(ObjectStore):
         )
         return response.status != 412
 
-    async def get(self, key: str, span: Span | None = None) -> bytes | None:
+    async def get(self, key: str, span: ByteSpan | None = None) -> bytes | None:
         response = await self._client.request(
             "get",
             "GET",
@@ -74,8 +74,8 @@ class S3ObjectStore(ObjectStore):
 
     async def list(
         self, prefix: str, *, start_after: str | None = None, limit: int | None = None
-    ) -> builtins.list[Listed]:
-        objects: builtins.list[Listed] = []
+    ) -> builtins.list[ListedObject]:
+        objects: builtins.list[ListedObject] = []
         query = {"list-type": "2", "encoding-type": "url", "prefix": self._prefix + prefix}
         if start_after is not None:
             query["start-after"] = self._prefix + start_after
@@ -91,10 +91,12 @@ class S3ObjectStore(ObjectStore):
             query["continuation-token"] = token
         return objects
 
-    def _listed(self, node: ElementTree.Element, encoded: bool) -> Listed:
+    def _listed(self, node: ElementTree.Element, encoded: bool) -> ListedObject:
         key = child_text(node, "Key")
         key = (unquote(key) if encoded else key).removeprefix(self._prefix)
-        return Listed(key, int(child_text(node, "Size")), datetime.fromisoformat(child_text(node, "LastModified")))
+        return ListedObject(
+            key, int(child_text(node, "Size")), datetime.fromisoformat(child_text(node, "LastModified"))
+        )
 
     async def delete(self, keys: Iterable[str]) -> None:
         for some in _pages(keys):

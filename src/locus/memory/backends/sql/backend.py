@@ -14,12 +14,11 @@ from locus.memory.model.arguments import UNLIMITED, checked_limit
 from locus.memory.model.codec import canonical, decode
 from locus.memory.model.ids import check_pattern
 from locus.memory.runtime.once import made_once
-from locus.memory.runtime.portal import PORTAL
 from locus.memory.storage import StorageBackend
 from locus.memory.sync import SyncBackend
 
 
-class Place(Protocol):
+class ServerAddress(Protocol):
     """The settings of a server that its backend shows."""
 
     @property
@@ -75,7 +74,7 @@ class ConfiguredBackend(SQLBackend):
     """An SQL backend that finds its server by a `config`, and shows the options it was given."""
 
     if TYPE_CHECKING:  # a subclass that is a pydantic model would make a field of it
-        config: Place
+        config: ServerAddress
 
     @property
     def host(self) -> str:
@@ -114,7 +113,7 @@ class SyncSQLBackend(SyncBackend):
         self._backend = backend
 
     def search_data(self, path: str | Sequence[str], value: Any, limit: int = 100) -> list[dict[str, Any]]:
-        return PORTAL.run(self._backend.search_data(path, value, limit))
+        return self._run(self._backend.search_data(path, value, limit))
 
     def count(self, pattern: str = "*") -> int:
-        return PORTAL.run(self._backend.count(pattern))
+        return self._run(self._backend.count(pattern))

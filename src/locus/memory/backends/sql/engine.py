@@ -50,6 +50,7 @@ from locus.memory.model.ids import Pattern
 from locus.memory.model.parts import Part
 from locus.memory.model.records import (
     DEFAULT_NAMESPACE,
+    Ancestor,
     Base,
     Commit,
     Entry,
@@ -70,7 +71,7 @@ from locus.memory.runtime.retry import Backoff
 T = TypeVar("T")
 Operation = Callable[[], Steps[T]]
 """Makes the steps of an operation, anew for each attempt."""
-Change = Callable[[SQLThreads], Steps[T]]
+ThreadChange = Callable[[SQLThreads], Steps[T]]
 """Makes the steps of an operation that changes threads."""
 
 
@@ -100,10 +101,10 @@ class SQLEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies, E
         """
 
     @abstractmethod
-    async def _change(self, change: Change[T], *, repeatable: bool = False) -> T:
+    async def _change(self, change: ThreadChange[T], *, repeatable: bool = False) -> T:
         """Carry out steps that change threads, in one transaction. `repeatable`: doing it twice does no harm."""
 
-    async def _remove(self, change: Change[T], *, in_turn: bool = False) -> T:
+    async def _remove(self, change: ThreadChange[T], *, in_turn: bool = False) -> T:
         """Carry out a change that frees space. `in_turn`: it follows another one, and leaves others their turn."""
         return await self._change(change)
 
@@ -157,7 +158,7 @@ class SQLEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies, E
             return removed
         return await trim_long(self._threads, partial(self._read, at_once=True), self._remove_in_turn, thread_id, seqs)
 
-    async def _remove_in_turn(self, change: Change[T]) -> T:
+    async def _remove_in_turn(self, change: ThreadChange[T]) -> T:
         return await self._remove(change, in_turn=True)
 
     async def delete_orphans(self, thread_id: str, places: Collection[Place]) -> int:
@@ -186,6 +187,18 @@ class SQLEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies, E
 
     async def get_writes(self, thread_id: str, namespace: str, checkpoint_id: str, task_id: str | None) -> list[Write]:
         return await self._read(partial(sql_read.get_writes, self.sql, thread_id, namespace, checkpoint_id, task_id))
+
+    async def ancestors(
+        self,
+        thread_id: str,
+        namespace: str,
+        checkpoint_id: str,
+        limit: int,
+        channels: Collection[str],
+        known: Collection[str],
+    ) -> list[Ancestor]:
+        place = (thread_id, namespace, checkpoint_id)
+        return await self._read(partial(sql_read.ancestors, self.sql, *place, limit, channels, known), at_once=True)
 
     async def outlived(
         self, retention: Retention, after: str = "", prefix: str = "", limit: int = PAGE
@@ -385,7 +398,7 @@ class SQLServerEngine(SQLEngine, Generic[C]):
             return await self._insist(lambda c: run_steps_async(operation(), c.execute), repeatable=repeatable)
         return await self._insist(lambda c: self._transact(c, operation, writing=True), repeatable=repeatable)
 
-    async def _change(self, change: Change[T], *, repeatable: bool = False) -> T:
+    async def _change(self, change: ThreadChange[T], *, repeatable: bool = False) -> T:
         return await self._write(lambda: change(self._threads), repeatable=repeatable)
 
     async def commit(self, commit: Commit) -> Outcome:

@@ -15,6 +15,7 @@ import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Generator, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import lru_cache
 from itertools import islice
 from typing import Any, TypeVar
 
@@ -144,7 +145,7 @@ class Flavour:
         return f"{self.in_order('c.namespace')} = ? ORDER BY c.seq DESC LIMIT 1", [self.text(namespace)]
 
     def which_one(self, thread_id: str, namespace: str, checkpoint_id: str | None) -> tuple[str, list[Any]]:
-        """What follows WHERE, and its values, for one checkpoint `c`: the latest if no id is given."""
+        """The SQL after WHERE, with its values, for one checkpoint `c`: by its id, or the latest."""
         if checkpoint_id is None:
             condition, place = self.latest_in(namespace)
         else:
@@ -306,7 +307,7 @@ class Flavour:
         return (self.json(text),)
 
     def read_write(self, columns: Sequence[Any]) -> str:
-        """Read the JSON that the columns `write_columns` hold."""
+        """Read the JSON of a pending write from its columns `write_columns`."""
         return self.read_json(columns[0])
 
     def time(self, at: datetime) -> Any:
@@ -357,6 +358,8 @@ SMALLEST, LARGEST = 256, 262_144
 
 Packing larger ones would hold up an event loop, and PostgreSQL compresses those by itself.
 """
+MOST_REMEMBERED = 4_096
+"""The largest size, in bytes, of a packed value that is remembered with its text."""
 LEVEL = 6
 """The level of zlib. Packed values are a twentieth smaller than with level 1, and take some microseconds more."""
 
@@ -371,6 +374,11 @@ def packed(text: str) -> bytes | None:
 
 
 def unpacked(data: bytes) -> str:
+    """Unpack a text. Small ones are remembered: what tasks wrote since a snapshot is read again and again."""
+    return _unpacked_small(data) if len(data) <= MOST_REMEMBERED else _unpacked(data)
+
+
+def _unpacked(data: bytes) -> str:
     unpacking = zlib.decompressobj()
     try:
         # A character is four bytes at most. A few bytes can be packed so that they become very many.
@@ -380,6 +388,9 @@ def unpacked(data: bytes) -> str:
     if not unpacking.eof:
         raise CorruptCheckpointError("a pending write cannot be unpacked: it is cut off, or too large")
     return text
+
+
+_unpacked_small = lru_cache(maxsize=4_096)(_unpacked)
 
 
 class PackingFlavour(Flavour):

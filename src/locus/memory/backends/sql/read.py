@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple
 
 from locus.errors import CorruptCheckpointError
@@ -16,7 +17,18 @@ from locus.memory.model.ids import Pattern, prefix_end
 from locus.memory.model.manifest import check_named, has_named, newest_runs, wanted
 from locus.memory.model.matching import has_value
 from locus.memory.model.parts import Part, needed
-from locus.memory.model.records import Base, Entry, Exported, Extent, NewestThreads, Run, Stored, Write, writes_order
+from locus.memory.model.records import (
+    Ancestor,
+    Base,
+    Entry,
+    Exported,
+    Extent,
+    NewestThreads,
+    Run,
+    Stored,
+    Write,
+    writes_order,
+)
 from locus.memory.model.retention import Place
 from locus.memory.model.sizes import brought, fitting
 
@@ -549,6 +561,100 @@ def get_writes(
         (sql.text(thread_id), sql.now(), sql.text(namespace), sql.text(checkpoint_id), *values),
     )
     return [write_of(sql, row) for row in rows]
+
+
+LINE_PAGE = 500
+"""The number of ancestors that one statement reads. MySQL follows 1,000 steps at most."""
+
+
+def line_of(sql: Flavour, thread_id: str, namespace: str, checkpoint_id: str, limit: int) -> tuple[str, list[Any]]:
+    """A table expression `line`, and its values: a checkpoint and its ancestors, up to so many.
+
+    Each row names its parent. It is the ancestor at `place`, counted from 0, if it exists.
+    """
+    which, values = sql.which_one(thread_id, namespace, checkpoint_id)
+    return (
+        "WITH RECURSIVE line (place, thread, namespace, parent_id) AS ("
+        f"SELECT 0, c.thread, c.namespace, c.parent_id FROM {sql.joined} WHERE {which}"
+        f" UNION ALL SELECT l.place + 1, p.thread, p.namespace, p.parent_id FROM line l CROSS JOIN {sql.checkpoints} p"
+        " WHERE p.thread = l.thread AND p.namespace = l.namespace AND p.checkpoint_id = l.parent_id AND l.place < ?)"
+    ), [*values, limit - 1]
+
+
+def is_parent(alias: str) -> str:
+    """A condition: a row belongs to the checkpoint that is the parent of the row `l` of `line`."""
+    dot = f"{alias}."
+    return f"{dot}thread = l.thread AND {dot}namespace = l.namespace AND {dot}checkpoint_id = l.parent_id"
+
+
+def ancestors(
+    sql: Flavour,
+    thread_id: str,
+    namespace: str,
+    checkpoint_id: str,
+    limit: int,
+    channels: Collection[str],
+    known: Collection[str],
+) -> Steps[list[Ancestor]]:
+    """Read the ancestors of a checkpoint. All statements have to see the same instant."""
+    page_before = partial(_page_before, sql, thread_id, namespace, list(channels), known)
+    return (yield from in_line(checkpoint_id, limit, page_before))
+
+
+def in_line(
+    checkpoint_id: str, limit: int, page_before: Callable[[str, int], Steps[list[Ancestor]]]
+) -> Steps[list[Ancestor]]:
+    """Read a line in pages. It may be a circle: a checkpoint may have been saved again as a child of its own child."""
+    line: dict[str, Ancestor] = {}
+    at = checkpoint_id
+    while len(line) < limit:
+        size = min(LINE_PAGE, limit - len(line))
+        page = yield from page_before(at, size)
+        for ancestor in page:
+            at = ancestor.checkpoint_id
+            if at in line or at == checkpoint_id:
+                return [*line.values()]
+            line[at] = ancestor
+        if len(page) < size:
+            break
+    return [*line.values()]
+
+
+def _page_before(
+    sql: Flavour,
+    thread_id: str,
+    namespace: str,
+    channels: list[str],
+    known: Collection[str],
+    checkpoint_id: str,
+    limit: int,
+) -> Steps[list[Ancestor]]:
+    line, values = line_of(sql, thread_id, namespace, checkpoint_id, limit)
+    rows = yield (
+        f"{line} SELECT c.thread, c.seq, c.checkpoint_id, c.rev FROM line l CROSS JOIN {sql.checkpoints} c"
+        f" WHERE {is_parent('c')} ORDER BY l.place",
+        values,
+    )
+    stored: dict[int, Stored] = {}
+    for seqs in portions([seq for _, seq, _, rev in rows if rev not in known]):
+        more = yield (
+            f"SELECT {sql.exported} FROM {sql.joined} WHERE c.thread = ? AND c.seq IN {marks(len(seqs))}",
+            (rows[0][0], *seqs),
+        )
+        stored |= {row.seq: sql.read_checkpoint(row) for row in (CheckpointRow(*columns) for columns in more)}
+    found = [Ancestor(sql.read_text(name), rev, stored.get(seq), []) for _, seq, name, rev in rows]
+    for some in portions(channels) if found else ():
+        rows = yield (
+            f"{line} SELECT l.place, {write_list(sql, 'w')} FROM line l CROSS JOIN {sql.writes} w"
+            f" WHERE {is_parent('w')} AND w.channel IN {marks(len(some))}",
+            (*values, *map(sql.text, some)),
+        )
+        for place, *row in rows:
+            if place < len(found):
+                found[place].writes.append(write_of(sql, row))
+    for ancestor in found:
+        ancestor.writes.sort(key=writes_order)
+    return found
 
 
 def export(sql: Flavour, thread_id: str, after_seq: int, limit: int, known: Mapping[str, int]) -> Steps[Exported]:

@@ -44,7 +44,7 @@ def outlived(sql: Flavour, retention: Retention, after: str, prefix: str, limit:
         if most <= 0:
             break
     several = {key for key, _, last_seq in rows if key in threads and last_seq > 1}
-    page = _Page(sql, threads)
+    page = _VacuumPage(sql, threads)
     if retention.keep_last is None:
         yield from _old(page, retention)
     else:
@@ -58,7 +58,7 @@ def outlived(sql: Flavour, retention: Retention, after: str, prefix: str, limit:
     return OutlivedPage(last, len(threads), list(filter(None, outliving)), list(page.damaged.values()))
 
 
-class _Page:
+class _VacuumPage:
     """The checkpoints to remove from the threads of a page, and the damage in these, by the keys of threads."""
 
     def __init__(self, sql: Flavour, threads: Mapping[Any, str]) -> None:
@@ -78,7 +78,7 @@ class _Page:
             return None
 
 
-def _old(page: _Page, retention: Retention) -> Steps[None]:
+def _old(page: _VacuumPage, retention: Retention) -> Steps[None]:
     """Find checkpoints by age alone. The database returns only those that go."""
     sql = page.sql
     assert retention.cutoff is not None
@@ -99,7 +99,7 @@ def _maybe_old(sql: Flavour) -> str:
     return f"(c.created_at < ? OR {sql.no_time('c.created_at')})"
 
 
-def _surplus(page: _Page, keys: Collection[Any], retention: Retention, keep_last: int) -> Steps[None]:
+def _surplus(page: _VacuumPage, keys: Collection[Any], retention: Retention, keep_last: int) -> Steps[None]:
     """Find checkpoints by number, and maybe by age. Threads are read that have more than are kept, or a circle."""
     sql = page.sql
     candidates = [key for key in page.threads if key in keys]

@@ -235,7 +235,7 @@ class ThreadToIndex(NamedTuple):
     up_to: int
 
 
-class Portion(NamedTuple):
+class TextPortion(NamedTuple):
     """The next texts to index, where a thread's row has `indexed_seq`, the last sequence number that is indexed.
 
     A row begins with the thread, the id of a checkpoint (None for a run), branch and number (None for a checkpoint).
@@ -246,14 +246,14 @@ class Portion(NamedTuple):
     is_full: bool
 
 
-def portion_of(rows: Sequence[Row]) -> Portion:
+def portion_of(rows: Sequence[Row]) -> TextPortion:
     """Choose threads for the next portion, without its rows. `rows` has their keys, `indexed_seq` and `last_seq`."""
     threads, left = [], PORTION
     for key, after, last in rows:
         if left > 0:
             threads.append(ThreadToIndex(key, after, min(last, after + left)))
             left -= last - after
-    return Portion(threads, [], bool(threads) and (left <= 0 or len(rows) == THREADS_AT_ONCE))
+    return TextPortion(threads, [], bool(threads) and (left <= 0 or len(rows) == THREADS_AT_ONCE))
 
 
 def ranges(threads: Sequence[ThreadToIndex]) -> tuple[str, list[int]]:
@@ -262,7 +262,7 @@ def ranges(threads: Sequence[ThreadToIndex]) -> tuple[str, list[int]]:
     return condition, [value for thread in threads for value in thread]
 
 
-def still_to_index(sql: Flavour, portion: Portion) -> Steps[list[ThreadToIndex]]:
+def still_to_index(sql: Flavour, portion: TextPortion) -> Steps[list[ThreadToIndex]]:
     """Lock the threads of a portion, and list those that no other process has indexed meanwhile.
 
     The lock keeps texts from being indexed while they are deleted.

@@ -6,8 +6,10 @@ import math
 import os
 import sqlite3
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any, TypeVar
@@ -21,6 +23,9 @@ from locus.memory.runtime.private import create_file, make_folder
 from locus.memory.runtime.retry import Backoff
 
 T = TypeVar("T")
+
+_interrupts: deque[BaseException] = deque(maxlen=1)
+"""What a signal handler has raised while SQLite was at work. Handlers run in the main thread only."""
 
 RESERVE = "-reserve"
 """The ending of the reserve's name. The reserve is there while the file is open."""
@@ -118,8 +123,23 @@ class SQLiteFile:
         finally:
             self._query = None
 
-    def _is_over(self) -> bool:
-        return self._query is not None and self._query.is_over()
+    def _asked(self) -> Iterator[bool]:
+        """Tell SQLite, whenever it asks, whether what it does is over: the query is, or a signal handler has raised.
+
+        A generator, because a handler (of Ctrl-C, for example) runs as soon as SQLite calls Python. A function would
+        not have come to its `try` yet, and SQLite would forget what it raises.
+        """
+        is_over = False
+        while True:
+            try:
+                while True:
+                    yield is_over or (self._query is not None and self._query.is_over())
+                    is_over = False
+            except GeneratorExit:
+                return
+            except BaseException as error:  # noqa: BLE001 - whoever has called SQLite raises it
+                _interrupts.append(error)
+                is_over = True
 
     def _open(self) -> sqlite3.Connection:
         if self._untouched:
@@ -213,7 +233,9 @@ class SQLiteFile:
         if self._connection is None or self._current_inode() != self._inode:
             self.close()
             self._connection = self._open()
-            self._connection.set_progress_handler(self._is_over, _STEPS_BETWEEN_LOOKS)
+            asked = self._asked()
+            next(asked)
+            self._connection.set_progress_handler(partial(next, asked), _STEPS_BETWEEN_LOOKS)
             self._inode = self._current_inode()
         return self._connection
 
@@ -229,7 +251,9 @@ class MemoryFile(SQLiteFile):
     """A database in memory. It lives as long as its connection, so that has to outlive the worker's OS threads."""
 
     def close(self) -> None:
-        """Does nothing; only `discard` closes the connection."""
+        """Keep the connection, which only `discard` closes, but not a transaction that was interrupted."""
+        if self._connection is not None and self._connection.in_transaction:
+            self._connection.execute("ROLLBACK")
 
     def discard(self) -> None:
         super().close()
@@ -242,7 +266,7 @@ def _create(path: str) -> None:
 
 
 def keep_reserve(path: str) -> None:
-    """Reserve some space beside an open file: when the disk is full, even deleting takes some."""
+    """Reserve some disk space in a file beside an open one. When the disk is full, even a deletion needs some."""
     if not hasattr(os, "posix_fallocate"):
         return
     try:
@@ -263,7 +287,7 @@ def give_up_reserve(path: str) -> None:
 
 
 def _reserve_of(path: str) -> Path:
-    """The path of the reserve: on the disk of the file, where SQLite has its journal. A link may lead there."""
+    """The path of the reserve (see `keep_reserve`): beside the file that a link leads to, on the same disk."""
     return Path(f"{os.path.realpath(path)}{RESERVE}")
 
 
@@ -276,6 +300,12 @@ def _free_bytes(path: str) -> int:
 
 def _primary_code(error: sqlite3.Error) -> int:
     return int(getattr(error, "sqlite_errorcode", 0)) & 0xFF
+
+
+def raise_interrupt(error: sqlite3.Error) -> None:
+    """Raise what has interrupted SQLite, if it was a signal handler."""
+    if _primary_code(error) == sqlite3.SQLITE_INTERRUPT and _interrupts:
+        raise _interrupts.pop() from None
 
 
 def is_full(error: sqlite3.Error) -> bool:

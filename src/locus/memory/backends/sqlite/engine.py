@@ -24,7 +24,7 @@ from locus.errors import (
     SerializationError,
 )
 from locus.memory.backends.sql.commit import SQLThreads
-from locus.memory.backends.sql.engine import LEAST_SECONDS, Change, Operation, SQLEngine
+from locus.memory.backends.sql.engine import LEAST_SECONDS, Operation, SQLEngine, ThreadChange
 from locus.memory.backends.sqlite import read as sqlite_read
 from locus.memory.backends.sqlite import search as sqlite_search
 from locus.memory.backends.sqlite.client import (
@@ -34,6 +34,7 @@ from locus.memory.backends.sqlite.client import (
     execute,
     is_full,
     is_read_only,
+    raise_interrupt,
     transaction,
 )
 from locus.memory.backends.sqlite.commit import SQLiteThreads, commit_apart, commit_within, metadata_value
@@ -66,7 +67,7 @@ def _stored_version(file: SQLiteFile) -> int:
     return checked_version(file.current(), reading=True) if file.is_there() else 0
 
 
-def _carry_out(change: Change[T], connection: sqlite3.Connection) -> T:
+def _carry_out(change: ThreadChange[T], connection: sqlite3.Connection) -> T:
     with transaction(connection):
         return execute(connection, change(SQLiteThreads(connection)))
 
@@ -75,6 +76,7 @@ class SQLiteEngine(SQLEngine, CommitsTogether):
     """Threads in an SQLite file."""
 
     driver_errors = (sqlite3.Error, OSError)
+    works_in_place = True
     reads_at_once = True
     sql: SQLiteFlavour = SQL
     """The SQL of the tables. Tables of an older format may be read without a migration."""
@@ -132,6 +134,7 @@ class SQLiteEngine(SQLEngine, CommitsTogether):
         try:
             return await worker.run(job)
         except sqlite3.OperationalError as error:
+            raise_interrupt(error)
             if NOT_UTF_8 not in str(error):
                 raise
             # The driver's text has what it could not read, which may be anything that a user said.
@@ -152,7 +155,7 @@ class SQLiteEngine(SQLEngine, CommitsTogether):
     async def _write(self, operation: Operation[T], *, repeatable: bool = False, alone: bool = False) -> T:
         return await self._in_transaction(lambda connection: execute(connection, operation()))
 
-    async def _change(self, change: Change[T], *, repeatable: bool = False) -> T:
+    async def _change(self, change: ThreadChange[T], *, repeatable: bool = False) -> T:
         return await self._in_transaction(lambda connection: execute(connection, change(SQLiteThreads(connection))))
 
     async def _in_transaction(self, work: Callable[[sqlite3.Connection], T]) -> T:
@@ -167,8 +170,8 @@ class SQLiteEngine(SQLEngine, CommitsTogether):
 
         return await self._run(self._writer, job)
 
-    async def _remove(self, change: Change[T], *, in_turn: bool = False) -> T:
-        """Works even if the disk is full. After a removal in turn, the file is left to others for as long again.
+    async def _remove(self, change: ThreadChange[T], *, in_turn: bool = False) -> T:
+        """Carry out a change that frees space, even if the disk is full. After one `in_turn`, pause as long as it took.
 
         Whoever waits for the file only looks now and then whether it is free.
         """

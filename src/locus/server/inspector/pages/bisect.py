@@ -20,8 +20,8 @@ from locus.memory.model.comparison import TooMuchText
 from locus.memory.model.ids import MAX_ID_LENGTH
 from locus.memory.model.records import Entry
 from locus.memory.titles import title_of
-from locus.server.inspector.jobs import Job, Jobs
-from locus.server.inspector.pages.base import Pages, no_such_thread
+from locus.server.inspector.jobs import Jobs, PageJob
+from locus.server.inspector.pages.base import Pages
 from locus.server.inspector.pages.checkpoint import path_text
 from locus.server.inspector.words import marked
 from locus.server.requests import Query, Text, invalid
@@ -61,7 +61,7 @@ class BisectQuery(Query):
 
 
 @dataclass(frozen=True)
-class Answer:
+class BisectAnswer:
     """The answer of a bisection of the states, or else of the metadata of the checkpoints."""
 
     bisected: Bisected
@@ -69,7 +69,7 @@ class Answer:
 
 
 def routes(pages: Pages) -> list[Route]:
-    jobs: Jobs[Answer] = Jobs()
+    jobs: Jobs[BisectAnswer] = Jobs()
 
     async def bisect(request: Request) -> Response:
         thread_id = pages.thread(request)
@@ -77,7 +77,7 @@ def routes(pages: Pages) -> list[Route]:
         if query.appears and query.path:
             raise invalid("appears", "given, or path, and not both")
         namespace = await pages.namespace(thread_id, query.ns)
-        last = await _last(pages, thread_id, namespace, query.to)
+        last = await pages.checkpoint(thread_id, query.to or None, namespace)
         job = None
         if query.is_question:
             grant = pages.authorized.grant(request)
@@ -117,26 +117,17 @@ def routes(pages: Pages) -> list[Route]:
     return [Route("/t/{thread_id}/bisect", bisect)]
 
 
-async def _last(pages: Pages, thread_id: str, namespace: str, to: str) -> Entry:
-    if to:
-        return await pages.checkpoint(thread_id, to, namespace)
-    latest = await pages.store.entry(thread_id, None, namespace)
-    if latest is None:
-        raise no_such_thread()
-    return latest
-
-
-async def _bisected(pages: Pages, last: Entry, query: BisectQuery, job: Job[Answer]) -> Answer:
+async def _bisected(pages: Pages, last: Entry, query: BisectQuery, job: PageJob[BisectAnswer]) -> BisectAnswer:
     line = await line_of(pages.store, last)
     job.total = len(line)
     most, path = pages.authorized.limits.state_bytes, query.path.split(".")
     try:
         if query.appears:
             ignore_case = not query.case
-            return Answer(
+            return BisectAnswer(
                 await bisect_text(pages.store, line, query.appears, ignore_case, progress=job.step, most=most)
             )
-        return Answer(*await bisect_path(pages.store, line, path, query.wanted, progress=job.step, most=most))
+        return BisectAnswer(*await bisect_path(pages.store, line, path, query.wanted, progress=job.step, most=most))
     except TooMuchText:
         raise Problem(
             507, "state_too_large", f"The items of this thread are larger than {most:,} bytes: use `locus bisect`."

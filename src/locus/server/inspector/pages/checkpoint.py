@@ -19,15 +19,14 @@ from locus.looking.formatting import dotted
 from locus.looking.histories import readable_metadata
 from locus.looking.reading import conversation
 from locus.looking.revisions import moment_of
-from locus.memory.engine import KeepsWrites
 from locus.memory.model.codec import decode
 from locus.memory.model.ids import MAX_ID_LENGTH, MAX_QUERY_LENGTH, query_terms
 from locus.memory.model.manifest import decode_manifest, list_items
 from locus.memory.model.parts import Range, page_of, total_of
-from locus.memory.model.records import DEFAULT_NAMESPACE, Entry, Extent, Path, Stored, Write
+from locus.memory.model.records import DEFAULT_NAMESPACE, Entry, Extent, Path, Stored
 from locus.server.inspector.items import ItemShown, best_item, items_shown
 from locus.server.inspector.pages.base import Pages, no_such_thread, off_loop
-from locus.server.inspector.trees import Node, tree
+from locus.server.inspector.trees import TreeNode, tree
 from locus.server.requests import Query, Text
 from locus.wire.problems import Problem
 
@@ -40,7 +39,7 @@ _MOST_CUTS: Final = 1_000
 _MOST_PATH: Final = 2_000
 
 
-class CheckpointQuery(Query):
+class CheckpointPageQuery(Query):
     ns: Annotated[str, Field(max_length=MAX_ID_LENGTH)] = DEFAULT_NAMESPACE
     view: Literal["conversation", "state", "value", "item"] = "conversation"
     start: Annotated[str, Field(max_length=20, pattern="^[0-9]*$", alias="from")] = ""
@@ -77,11 +76,11 @@ class WriteShown:
     task_id: str
     idx: int
     channel: str
-    value: Node
+    value: TreeNode
 
 
 @dataclass(frozen=True)
-class Part:
+class ListPage:
     """A page of one list."""
 
     name: str
@@ -104,7 +103,7 @@ class Part:
 def routes(pages: Pages) -> list[Route]:
     async def checkpoint(request: Request) -> Response:
         thread_id = pages.thread(request)
-        query = CheckpointQuery.of(request)
+        query = CheckpointPageQuery.of(request)
         entry = await pages.checkpoint(thread_id, pages.authorized.checkpoint(request), query.ns)
         parent, later = await _relatives(pages, entry)
         facts: dict[str, Any] = {
@@ -124,7 +123,7 @@ def routes(pages: Pages) -> list[Route]:
                 facts["state"] = await _value(pages, entry, path_of(query.path))
         except ConfigurationError as error:  # the path leads elsewhere: the one who asks has to say another
             raise Problem(422, "invalid_request", str(error)) from None
-        writes = await _writes(pages, entry)
+        writes = await pages.pending_writes(entry)
 
         def page() -> Response:
             facts["pending"] = [
@@ -173,7 +172,7 @@ async def _relatives(pages: Pages, entry: Entry) -> tuple[Entry | None, list[Ent
     return parent, [following for following in reversed(later) if following.seq > entry.seq]
 
 
-async def _part(pages: Pages, entry: Entry, query: CheckpointQuery) -> Part | None:
+async def _part(pages: Pages, entry: Entry, query: CheckpointPageQuery) -> ListPage | None:
     """A page of the conversation, or of the list at the query's path: its end, unless the query names a start."""
     count = 1 if query.view == "item" else PAGE
     start = int(query.start) if query.start else -count
@@ -189,14 +188,14 @@ async def _part(pages: Pages, entry: Entry, query: CheckpointQuery) -> Part | No
         path, page = path_and_page
     items = await off_loop(lambda: items_shown(page.items, page.start, whole=query.view == "item"))
     hit = await off_loop(lambda: best_item(items, query.terms))
-    return Part(dotted(path), items, page.start, page.start + len(page.items), page.total, hit)
+    return ListPage(dotted(path), items, page.start, page.start + len(page.items), page.total, hit)
 
 
-async def _state(pages: Pages, entry: Entry) -> tuple[Node, list[CutShown], int]:
+async def _state(pages: Pages, entry: Entry) -> tuple[TreeNode, list[CutShown], int]:
     """The head of the payload, the parts that were cut out of it, and the number of parts that are not listed."""
     stored = await _stored(pages, entry, Range(("",), 0, 0))
 
-    def shown() -> tuple[Node, list[CutShown], int]:
+    def shown() -> tuple[TreeNode, list[CutShown], int]:
         cuts = decode_manifest(stored.manifest)
         lists = [
             CutShown(dotted(path), path_text(path), None if isinstance(cut, str) else total_of(cut))
@@ -218,11 +217,11 @@ def _without(head: Any, cuts: Sequence[Path]) -> Any:
     return head
 
 
-async def _value(pages: Pages, entry: Entry, path: Path) -> Node:
+async def _value(pages: Pages, entry: Entry, path: Path) -> TreeNode:
     """A large value as a tree."""
     stored = await _stored(pages, entry, Range(path, 0, 0))
 
-    def shown() -> Node:
+    def shown() -> TreeNode:
         cut = decode_manifest(stored.manifest).get(path)
         if not isinstance(cut, str):
             raise ConfigurationError("there is no large value under this path")
@@ -237,13 +236,6 @@ async def _stored(pages: Pages, entry: Entry, part: Range) -> Stored:
     if stored is None:
         raise no_such_thread()
     return stored
-
-
-async def _writes(pages: Pages, entry: Entry) -> list[Write]:
-    store = pages.store
-    if not (isinstance(store.engine, KeepsWrites) and store.engine.offers(KeepsWrites)):
-        return []
-    return await store.get_writes(entry.thread_id, entry.checkpoint_id, task_id=None, namespace=entry.namespace)
 
 
 def path_text(path: Path) -> str:

@@ -40,7 +40,7 @@ class DiffQuery(Query):
 
 
 @dataclass(frozen=True)
-class Side:
+class SideShown:
     """A value or an item before or after a change, in pieces. The label of an item is its role."""
 
     label: str
@@ -54,8 +54,8 @@ class ChangeShown:
 
     kind: str
     place: str
-    before: Side | None
-    after: Side | None
+    before: SideShown | None
+    after: SideShown | None
     is_time: bool = False
     """True if only a time moved on, as it does with every save."""
 
@@ -194,5 +194,5 @@ def _change(
     return ChangeShown(kind, place, _side(before, old_pieces), _side(after, new_pieces))
 
 
-def _side(side: ChangedSide | None, pieces: list[Piece]) -> Side | None:
-    return None if side is None else Side(side.role, pieces, max(0, len(side.text) - LONGEST))
+def _side(side: ChangedSide | None, pieces: list[Piece]) -> SideShown | None:
+    return None if side is None else SideShown(side.role, pieces, max(0, len(side.text) - LONGEST))

@@ -31,7 +31,7 @@ from locus.memory.model.codec import encode_trusted
 from locus.memory.model.records import DEFAULT_NAMESPACE, Entry
 from locus.server.connections import ON_SHUTDOWN
 from locus.server.inspector.pages.base import Pages, no_such_thread, off_loop
-from locus.server.inspector.pages.timeline import Row, rows_of
+from locus.server.inspector.pages.timeline import TimelineRow, rows_of
 from locus.server.inspector.rendering import Rendering, moment, utc_time
 from locus.wire.problems import Problem
 
@@ -47,7 +47,7 @@ RETRY_MS: Final = 2_000
 _NAME, _SAID = 30, 80
 """The most columns of a namespace, and of the metadata."""
 
-Event = dict[str, Any]
+FollowEvent = dict[str, Any]
 _ALIVE: Final = b":\n\n"
 """A comment, which keeps proxies from closing the connection."""
 
@@ -71,10 +71,10 @@ class FollowPages:
             raise no_such_thread()
         seen = _number(request.headers.get("last-event-id") or request.query_params.get("after"), newest[0].seq)
         if request.method == "HEAD":
-            return Response(media_type=EventStream.media_type)
+            return Response(media_type=ServerSentEvents.media_type)
         following = Following(store, thread_id, namespace, seen, most=MOST_AT_ONCE)
         token_id = self._authorized.grant(request).token_id
-        return EventStream(lambda: self._place(token_id), lambda ended: self._events(following, ended))
+        return ServerSentEvents(lambda: self._place(token_id), lambda ended: self._events(following, ended))
 
     @contextmanager
     def _place(self, token_id: str) -> Iterator[None]:
@@ -122,7 +122,7 @@ def _too_many(what: str) -> Problem:
     return Problem(503, "too_many_streams", f"{what}: close one", headers={"Retry-After": "10"})
 
 
-def facts_of(rendering: Rendering, row: Row) -> Event:
+def facts_of(rendering: Rendering, row: TimelineRow) -> FollowEvent:
     """The row of a new checkpoint in the timeline, as texts that a browser can show as they are."""
     entry = row.entry
     place = ("t", entry.thread_id)
@@ -146,13 +146,13 @@ def facts_of(rendering: Rendering, row: Row) -> Event:
     }
 
 
-def event(name: str, data: Event, number: int | None = None) -> bytes:
+def event(name: str, data: FollowEvent, number: int | None = None) -> bytes:
     """One event. JSON text has no line ends, so it fits on one line."""
     identified = "" if number is None else f"id: {number}\n"
     return f"event: {name}\n{identified}data: {encode_trusted(data)}\n\n".encode()
 
 
-class EventStream(Response):
+class ServerSentEvents(Response):
     """An answer that goes on until its events end, or the client or the server does."""
 
     media_type = "text/event-stream"

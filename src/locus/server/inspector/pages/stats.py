@@ -15,16 +15,16 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
-from locus.errors import BackendUnavailableError, ConfigurationError, LocusError
+from locus.errors import ConfigurationError
 from locus.looking.formatting import bytes_text, days, dotted, duration, one_line
-from locus.looking.usage import Sums, kinds, thread_ids
+from locus.looking.usage import Sums, kinds
 from locus.memory.model.ids import MAX_ID_LENGTH
 from locus.memory.model.records import Entry
 from locus.memory.model.sizes import ThreadSizes
 from locus.memory.titles import title_of
 from locus.server.bodies import read_form
-from locus.server.inspector.charts import Bars, bars, columns
-from locus.server.inspector.jobs import Job, Jobs
+from locus.server.inspector.charts import BarChart, bars, columns
+from locus.server.inspector.jobs import Jobs, PageJob
 from locus.server.inspector.pages.base import Pages, no_such_thread, off_loop
 from locus.server.requests import Query, Text
 
@@ -69,7 +69,7 @@ class StatsQuery(Rules):
 
 
 @dataclass(frozen=True)
-class Kind:
+class KindSize:
     """The bytes of a list, or of another kind of data."""
 
     name: str
@@ -126,8 +126,7 @@ def routes(pages: Pages) -> list[Route]:
         return await off_loop(page)
 
     async def stats(request: Request) -> Response:
-        query = Rules.of(request)
-        return await shown(request, query)
+        return await shown(request, Rules.of(request))
 
     async def shown(request: Request, query: Rules) -> Response:
         job = None if query.wrong else jobs.find(_key(pages, request, query))
@@ -157,7 +156,6 @@ def routes(pages: Pages) -> list[Route]:
         query = Rules.check({**form})
         if query.wrong:
             return await shown(request, query)
-        older, keep = query.given()
         key = _key(pages, request, query)
         if action == "stop":
             job = jobs.find(key)
@@ -165,7 +163,7 @@ def routes(pages: Pages) -> list[Route]:
                 job.stop()
         else:
             prefix = pages.authorized.prefix(request) or ""
-            jobs.begin(key, lambda job: _measured(pages, prefix, older, keep, job))
+            jobs.begin(key, lambda job: _measured(pages, prefix, query.given(), job))
         way = pages.rendering.url("stats", older_than=query.older_than or None, keep_last=query.keep_last or None)
         return RedirectResponse(way, 303)
 
@@ -181,30 +179,23 @@ def _key(pages: Pages, request: Request, query: Rules) -> tuple[str, ...]:
     return grant.token_id, grant.prefix, query.older_than, query.keep_last
 
 
-async def _measured(pages: Pages, prefix: str, older: float | None, keep: int | None, job: Job[Sums]) -> Sums:
+async def _measured(pages: Pages, prefix: str, rules: tuple[float | None, int | None], job: PageJob[Sums]) -> Sums:
     sums = job.result = Sums()
-    async for thread_id in thread_ids(pages.store, prefix):
-        try:
-            sums.add(await pages.store.sizes(thread_id, older, keep), TOP)
-        except BackendUnavailableError:
-            raise
-        except LocusError as error:
-            sums.damaged.append((thread_id, error))
-        job.step(sums.threads)
+    await sums.measure(pages.store, prefix, rules, TOP, job.step)
     return sums
 
 
-def kinds_of(sizes: ThreadSizes) -> list[Kind]:
+def kinds_of(sizes: ThreadSizes) -> list[KindSize]:
     """The bytes of a thread by kind, the largest first."""
     shared = {dotted(each.path) or "(other)": each.shared_bytes for each in sizes.lists}
     by_kind = [
-        Kind(name, size, shared.get(name, 0), 100 * size / sizes.bytes if sizes.bytes else 0.0)
+        KindSize(name, size, shared.get(name, 0), 100 * size / sizes.bytes if sizes.bytes else 0.0)
         for name, size in kinds(sizes)
     ]
     return sorted(by_kind, key=lambda kind: -kind.bytes)
 
 
-def _chart(values: Sequence[tuple[str, int, int]]) -> Bars:
+def _chart(values: Sequence[tuple[str, int, int]]) -> BarChart:
     return bars([(one_line(name, _NAME), bytes_text(size), size, shared) for name, size, shared in values])
 
 

@@ -41,7 +41,7 @@ class ThreadRow:
 
 
 @dataclass(frozen=True)
-class Listed:
+class ThreadPage:
     """A page of threads. `next` is the cursor of the page that follows."""
 
     entries: list[Entry]
@@ -56,7 +56,7 @@ def routes(pages: Pages) -> list[Route]:
         try:
             listed = await pages.authorized.query(_listed(pages, request, query))
         except (ConfigurationError, CapabilityError) as error:  # of what was typed into the form
-            listed = Listed([], note=str(error))
+            listed = ThreadPage([], note=str(error))
         titles = await pages.authorized.query(titles_of(pages.store, listed.entries, _AT_ONCE))
 
         def page() -> Response:
@@ -72,24 +72,24 @@ def routes(pages: Pages) -> list[Route]:
     return [Route("/threads", threads), Route("/", start)]
 
 
-async def _listed(pages: Pages, request: Request, query: ThreadsQuery) -> Listed:
+async def _listed(pages: Pages, request: Request, query: ThreadsQuery) -> ThreadPage:
     prefix = pages.authorized.prefix(request)
     pattern = replace(_pattern(query.q), within=prefix or "")
     if prefix is None or pattern.matches_none:
-        return Listed([])
+        return ThreadPage([])
     if query.meta:
         entries, complete = await threads_by_metadata(pages.store, query.meta, PAGE, pattern)
         entries = pages.authorized.visible(request, entries, lambda entry: entry.thread_id)
         note = None if complete and len(entries) < PAGE else f"These are the newest {len(entries)}; there may be more."
-        return Listed(entries, note=note)
+        return ThreadPage(entries, note=note)
     if query.order == "id" or query.q:
         pattern = replace(pattern, after=query.after)
         ids = await pages.authorized.thread_ids(request, pattern, PAGE + 1)
         more = ids[PAGE - 1] if len(ids) > PAGE else None
         newest = [entry for thread_id in ids[:PAGE] for entry in await pages.store.history(thread_id, 1, None, None)]
-        return Listed(newest, more)
+        return ThreadPage(newest, more)
     page = await pages.store.newest_threads(PAGE, query.after or None, pattern.prefix)
-    return Listed(pages.authorized.visible(request, page.entries, lambda entry: entry.thread_id), page.next)
+    return ThreadPage(pages.authorized.visible(request, page.entries, lambda entry: entry.thread_id), page.next)
 
 
 def _pattern(text: str) -> Pattern:

@@ -16,7 +16,6 @@ from locus.looking.formatting import dotted
 from locus.looking.graph import Node, lanes_of, lines
 from locus.looking.histories import about, growths
 from locus.looking.revisions import first_of, latest_at, moment_of, resolve
-from locus.memory.engine import KeepsWrites
 from locus.memory.model.ids import MAX_ID_LENGTH
 from locus.memory.model.records import Entry, Path
 from locus.memory.store import CheckpointStore
@@ -54,13 +53,13 @@ class TimelineQuery(Query):
     at: Annotated[str, Field(max_length=40)] = ""
 
 
-class Compared(Query):
+class CompareQuery(Query):
     a: Annotated[str, Field(max_length=18, pattern="^[0-9]+$")]
     b: Annotated[str, Field(max_length=18, pattern="^[0-9]+$")]
 
 
 @dataclass(frozen=True)
-class Row:
+class TimelineRow:
     """A checkpoint as a line of the timeline."""
 
     entry: Entry
@@ -161,7 +160,7 @@ def routes(pages: Pages) -> list[Route]:
     async def compare(request: Request) -> Response:
         """Lead from the form of the timeline, which has two numbers, to the page with the differences."""
         thread_id = pages.thread(request)
-        query = Compared.of(request)
+        query = CompareQuery.of(request)
         old, new = [
             await resolve(pages.store, thread_id, checkpoint=f"#{number}")
             for number in sorted([query.a, query.b], key=int)
@@ -220,7 +219,7 @@ def rows_of(
     newest: bool,
     above: Sequence[Entry] = (),
     below: Sequence[Entry] = (),
-) -> list[Row]:
+) -> list[TimelineRow]:
     """The rows of a page, newest first.
 
     `above` are newer checkpoints, which may continue those of the page. `below` are older ones: parents of checkpoints
@@ -233,15 +232,15 @@ def rows_of(
     for entry in reversed([*known, *below]):
         if entry.parent_id is not None:
             successors.setdefault((entry.namespace, entry.parent_id), []).append(entry)
-    rows: list[Row] = []
-    for entry, lane in zip(entries, lanes_of(_nodes(known))[len(above) :], strict=True):
+    rows: list[TimelineRow] = []
+    for entry, lane in zip(entries, lanes_of([*map(Node.of, known)])[len(above) :], strict=True):
         parent = (entry.namespace, entry.parent_id) if entry.parent_id is not None else None
         fork_of = None
         if parent is not None and successors[parent][0] is not entry:
             fork_of = numbers.get(parent)
         forks = successors.get((entry.namespace, entry.checkpoint_id), [])[1:]
         grown = [f"{by:+,} {dotted(path)}" for path, by in added.get(entry.seq, {}).items()]
-        rows.append(Row(entry, lane, newest and entry is entries[0], fork_of, forks, grown, about(entry)))
+        rows.append(TimelineRow(entry, lane, newest and entry is entries[0], fork_of, forks, grown, about(entry)))
     return rows
 
 
@@ -262,39 +261,24 @@ async def _below(
     return [older[number] for number in sorted(older, reverse=True)]
 
 
-async def _with_writes(pages: Pages, rows: list[Row]) -> list[Row]:
+async def _with_writes(pages: Pages, rows: list[TimelineRow]) -> list[TimelineRow]:
     """The rows with the pending writes of those that have no successor on this page: they may wait for somebody."""
-    store = pages.store
-    if not (isinstance(store.engine, KeepsWrites) and store.engine.offers(KeepsWrites)):
-        return rows
     parents = {(row.entry.namespace, row.entry.parent_id) for row in rows}
     tips, with_writes = 0, []
     for row in rows:
         entry = row.entry
         if (entry.namespace, entry.checkpoint_id) not in parents and tips < _TIPS:
             tips += 1
-            writes = await store.get_writes(
-                entry.thread_id, entry.checkpoint_id, task_id=None, namespace=entry.namespace
-            )
+            writes = await pages.pending_writes(entry)
             waits = any(write.channel == INTERRUPT for write in writes)
             row = replace(row, writes=len(writes), waits=waits)
         with_writes.append(row)
     return with_writes
 
 
-def _nodes(entries: Sequence[Entry]) -> list[Node]:
-    return [
-        Node(
-            f"{entry.namespace}\0{entry.checkpoint_id}",
-            None if entry.parent_id is None else f"{entry.namespace}\0{entry.parent_id}",
-        )
-        for entry in entries
-    ]
-
-
 def drawing(entries: Sequence[Entry], above: Sequence[Entry] = ()) -> Drawing:
     """The lines beside the rows of these checkpoints; those of newer ones come in at the top."""
-    nodes = _nodes([*above, *entries])
+    nodes = [*map(Node.of, [*above, *entries])]
     drawn = lines(nodes, len(above))
     strokes = [Stroke(_path(line.points), max(lane for _, lane in line.points) % COLOURS) for line in drawn]
     inside = [lane for line in drawn for row, lane in line.points if row >= 0]

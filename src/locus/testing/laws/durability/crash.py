@@ -13,7 +13,7 @@ from locus.testing.processes.crash import kill_at_lines, kill_at_random, kill_wh
 from locus.testing.processes.workers import Crew
 from locus.testing.stores import DurableTestStore
 
-Report = Callable[[str, object], None]
+RecordProperty = Callable[[str, object], None]
 
 
 class CrashLaws(WorkerLaws):
@@ -33,7 +33,7 @@ class CrashLaws(WorkerLaws):
 
     @pytest.mark.crash
     async def test_a_process_killed_at_any_moment_tears_nothing(
-        self, store: DurableTestStore, crew: Crew, record_property: Report
+        self, store: DurableTestStore, crew: Crew, record_property: RecordProperty
     ) -> None:
         kills = 1_000 if SOAK else self.random_kills
         tally = await kill_at_random(crew, store.open_after_kill, seed=20_240_517, kills=kills)
@@ -43,7 +43,7 @@ class CrashLaws(WorkerLaws):
 
     @pytest.mark.crash
     async def test_a_process_killed_while_many_save_at_once_tears_nothing(
-        self, store: DurableTestStore, crew: Crew, record_property: Report
+        self, store: DurableTestStore, crew: Crew, record_property: RecordProperty
     ) -> None:
         """Saves of many threads may share a commit, and so its fate."""
         kills = 200 if SOAK else max(4, self.random_kills // 4)
@@ -54,7 +54,7 @@ class CrashLaws(WorkerLaws):
     @pytest.mark.crash
     @pytest.mark.parametrize("step", ["first", "append", "replace", "delete", "write"])
     async def test_a_process_killed_at_any_line_of_a_save_tears_nothing(
-        self, store: DurableTestStore, crew: Crew, step: str, record_property: Report
+        self, store: DurableTestStore, crew: Crew, step: str, record_property: RecordProperty
     ) -> None:
         tally = await kill_at_lines(
             crew,

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from locus.core.state import AgentState
 from locus.memory.checkpointer import Checkpointer
 from locus.testing.data import conversation, message
-from locus.testing.laws.base import Laws, OpenHandle, assert_same, assert_same_state, dicts, ids
+from locus.testing.laws.base import Laws, OpenHandle, assert_same, assert_same_state, dicts, ids, present
 from locus.testing.stores import TestStore
 
 
@@ -175,7 +175,6 @@ class HandleLaws(Laws):
         saved_as = await checkpointer.save(last, "t", "last")
         assert (await ids(checkpointer, "t"))[0] == saved_as
         for name in await ids(checkpointer, "t"):
-            loaded = await open_handle().load("t", name)
-            assert loaded is not None
+            loaded = present(await open_handle().load("t", name))
             assert loaded.messages[:3] == base.messages
             assert len(loaded.messages) == (3 if name == "base" else 4)

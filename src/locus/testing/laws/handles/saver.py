@@ -13,8 +13,8 @@ from locus.memory.checkpointer import Checkpointer
 from locus.memory.model.records import ANY
 from locus.memory.saver import CheckpointSaver
 from locus.testing.data import EXACT_VALUES
-from locus.testing.laws.base import Laws, OpenHandle, assert_same
-from locus.testing.laws.saving.cost import Sent
+from locus.testing.laws.base import Laws, OpenHandle, assert_same, present
+from locus.testing.laws.saving.cost import SentBytes
 
 KEYS = {"checkpoint_id", "parent_checkpoint_id", "checkpoint", "metadata", "created_at"}
 NAMESPACES = ("", "default", "inner", "inner|deeper", "Inner")
@@ -72,14 +72,12 @@ class SaverCheckpointLaws(SaverFixtures):
         await saver.put(thread_id="t", checkpoint_id="c1", checkpoint_data=data, metadata=metadata)
         await saver.put(thread_id="t", checkpoint_id="c2", checkpoint_data={}, parent_checkpoint_id="c1")
         for reader in (saver, open_saver()):
-            first = await reader.get(thread_id="t", checkpoint_id="c1")
-            assert first is not None
+            first = present(await reader.get(thread_id="t", checkpoint_id="c1"))
             assert set(first) == KEYS
             assert_same(first["checkpoint"], data)
             assert_same(first["metadata"], metadata)
             assert (first["checkpoint_id"], first["parent_checkpoint_id"]) == ("c1", None)
-            latest = await reader.get(thread_id="t")
-            assert latest is not None
+            latest = present(await reader.get(thread_id="t"))
             assert (latest["checkpoint_id"], latest["parent_checkpoint_id"]) == ("c2", "c1")
             assert (latest["checkpoint"], latest["metadata"]) == ({}, {})
             # Servers may date by a clock of their own.
@@ -95,9 +93,7 @@ class SaverCheckpointLaws(SaverFixtures):
         reader = open_saver()
         for namespace in NAMESPACES:
             assert await listed(reader, checkpoint_ns=namespace) == [f"in {namespace}", "same id"]
-            latest = await reader.get(thread_id="t", checkpoint_ns=namespace)
-            assert latest is not None
-            assert latest["checkpoint"] == {"n": namespace}
+            assert present(await reader.get(thread_id="t", checkpoint_ns=namespace))["checkpoint"] == {"n": namespace}
         assert await listed(reader) == ["in default", "same id"]
         assert await reader.list_namespaces(thread_id="t") == sorted(NAMESPACES)
         assert await reader.list_namespaces(thread_id="u") == []
@@ -127,9 +123,7 @@ class SaverCheckpointLaws(SaverFixtures):
         assert await parents(saver) == {"a": None, "c": "a", "z": None}
         assert await saver.delete_checkpoints(thread_id="t", checkpoint_ids=[]) == 0
         assert not await saver.delete_checkpoint(thread_id="t", checkpoint_id="b")
-        latest = await saver.get(thread_id="t")
-        assert latest is not None
-        assert latest["checkpoint"] == {"n": 5}
+        assert present(await saver.get(thread_id="t"))["checkpoint"] == {"n": 5}
 
     async def test_history_is_paged_from_the_newest(self, saver: CheckpointSaver) -> None:
         names = [f"c{number}" for number in range(12)]
@@ -156,8 +150,7 @@ class SaverCheckpointLaws(SaverFixtures):
         assert await saver.list_checkpoints(thread_id="t") == before
         await put(saver, "a", 2, parent_checkpoint_id="a")
         assert await listed(saver) == ["a", "b"]
-        latest = await saver.get(thread_id="t")
-        assert latest is not None
+        latest = present(await saver.get(thread_id="t"))
         assert (latest["checkpoint"], latest["metadata"]) == ({"n": 2}, {})
         # What b came from is gone.
         assert await parents(saver) == {"a": None, "b": None}
@@ -322,8 +315,7 @@ class SaverWritesLaws(SaverFixtures):
         def work() -> None:
             sync.put(thread_id="t", checkpoint_id="c", checkpoint_data={"n": 1}, metadata={"k": "v"})
             sync.put_writes(thread_id="t", checkpoint_id="c", task_id="task", writes=[("x", 1)])
-            latest = sync.get(thread_id="t")
-            assert latest is not None
+            latest = present(sync.get(thread_id="t"))
             assert latest["checkpoint"] == {"n": 1}
             assert sync.list_checkpoints(thread_id="t") == [latest]
             assert len(sync.get_writes(thread_id="t", checkpoint_id="c")) == 1
@@ -356,7 +348,7 @@ class SaverCostLaws(SaverFixtures):
     async def test_puts_are_flat(
         self, saver: CheckpointSaver, open_saver: OpenSaver, monkeypatch: pytest.MonkeyPatch, warm: bool
     ) -> None:
-        sent = Sent()
+        sent = SentBytes()
         sent.watch(type(saver.store.engine), monkeypatch)
         sizes = []
         for turn in range(TURNS):
@@ -375,8 +367,7 @@ class SaverCostLaws(SaverFixtures):
         assert len(_TEXT) < early < 3 * len(_TEXT)
         assert late <= ALLOWED * early, f"{early:.0f} bytes at turn 8, {late:.0f} at turn {TURNS}"
         for turn in (TURNS // 2, TURNS - 1):
-            stored = await saver.get(thread_id="t", checkpoint_id=f"c{turn}")
-            assert stored is not None
+            stored = present(await saver.get(thread_id="t", checkpoint_id=f"c{turn}"))
             assert_same(stored["checkpoint"], _checkpoint(turn))
 
 

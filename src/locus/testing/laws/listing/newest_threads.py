@@ -12,7 +12,7 @@ from locus.core.messages import Message
 from locus.core.state import AgentState
 from locus.errors import ConfigurationError, InvalidIdError
 from locus.memory.checkpointer import Checkpointer, RecentThreads, ThreadSummary
-from locus.testing.laws.base import Clock, Laws, dicts
+from locus.testing.laws.base import Clock, Laws, dicts, save_each
 
 _MOST_PAGES = 100
 
@@ -87,8 +87,7 @@ class NewestThreadLaws(Laws):
     async def test_threads_of_the_same_time_are_listed_once(self, checkpointer: Checkpointer, clock: Clock) -> None:
         clock.stop(datetime(2026, 1, 1, tzinfo=UTC))
         names = [f"t{number}" for number in range(7)]
-        for name in (*names, *names[:3]):
-            await dicts(checkpointer).save(name, {})
+        await save_each(checkpointer, (*names, *names[:3]))
         for limit in (1, 2, 3):
             found = [one.thread_id for one in await all_pages(checkpointer, limit)]
             assert sorted(found) == names
@@ -96,8 +95,7 @@ class NewestThreadLaws(Laws):
     async def test_a_busy_thread_hides_no_other(self, checkpointer: Checkpointer) -> None:
         backend = dicts(checkpointer)
         quiet = ["q0", "q1", "q2"]
-        for name in quiet:
-            await backend.save(name, {})
+        await save_each(checkpointer, quiet)
         for number in range(25):
             await backend.save("busy", {"n": number})
         assert {thread["thread_id"] for thread in await checkpointer.list_with_metadata(10)} == {"busy"}
@@ -109,8 +107,7 @@ class NewestThreadLaws(Laws):
     async def test_no_thread_is_on_two_pages_while_others_are_saved_to(self, checkpointer: Checkpointer) -> None:
         backend = dicts(checkpointer)
         names = [f"t{number}" for number in range(9)]
-        for name in names:
-            await backend.save(name, {})
+        await save_each(checkpointer, names)
         staying, active = {"t1", "t3", "t5", "t7"}, ["t8", "t0", "t6", "t2"]
         listed: list[str] = []
         page = await checkpointer.recent_threads(2)
@@ -170,8 +167,7 @@ class NewestThreadLaws(Laws):
         assert (await checkpointer.recent_threads(prefix="x" * 300)).threads == ()
 
     async def test_every_list_takes_a_prefix(self, checkpointer: Checkpointer) -> None:
-        for name in ("a/1", "a/2", "b/1"):
-            await dicts(checkpointer).save(name, {"m": ["a heron"]}, metadata={"k": "v"})
+        await save_each(checkpointer, ("a/1", "a/2", "b/1"), {"m": ["a heron"]}, metadata={"k": "v"})
         for prefix, expected in {"a/": ["a/2", "a/1"], "b": ["b/1"], "%": [], "": ["b/1", "a/2", "a/1"]}.items():
             entries = await checkpointer.list_with_metadata(prefix=prefix)
             assert [entry["thread_id"] for entry in entries] == expected

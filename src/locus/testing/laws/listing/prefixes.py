@@ -4,53 +4,23 @@ from __future__ import annotations
 
 from locus.memory.checkpointer import Checkpointer
 from locus.memory.model.ids import Pattern
-from locus.testing.laws.base import Laws, dicts
+from locus.testing.laws.base import Laws, dicts, save_each
 
 _IDS = (
-    "acme/1",
-    "acme/2",
-    "acme/",
-    "acme",
-    "acme-corp/1",
-    "acme0",
-    "Acme/1",
-    "a*/1",
-    "ab/1",
-    "a?/1",
-    "a%/1",
-    "a_/1",
-    "é:1",
-    "é;1",
-    "\ud7ff:1",
-    "\ue000:1",
-    "x\0:1",
-    "x\x01:1",
-    "\U0010ffff\U0010ffff",
-)
+    "acme/1", "acme/2", "acme/", "acme", "acme-corp/1", "acme0", "Acme/1", "a*/1", "ab/1", "a?/1", "a%/1", "a_/1",
+    "é:1", "é;1", "\ud7ff:1", "\ue000:1", "x\0:1", "x\x01:1", "\U0010ffff\U0010ffff",
+)  # fmt: skip
 _PREFIXES = (
-    "acme/",
-    "acme",
-    "a*/",
-    "a?/",
-    "a%/",
-    "a_/",
-    "é:",
-    "\ud7ff",
-    "x\0",
-    "x\x01",
-    "\U0010ffff",
-    "nobody/",
-    "",
+    "acme/", "acme", "a*/", "a?/", "a%/", "a_/", "é:", "\ud7ff", "x\0", "x\x01", "\U0010ffff", "nobody/", "",
     "'; --:",
-)
+)  # fmt: skip
 
 
 class PrefixLaws(Laws):
     """With a prefix, lists, metadata queries and searches show nothing of other threads."""
 
     async def test_a_prefix_limits_lists_and_is_no_syntax(self, checkpointer: Checkpointer) -> None:
-        for name in _IDS:
-            await dicts(checkpointer).save(name, {"n": 1}, metadata={"k": "v"})
+        await save_each(checkpointer, _IDS, {"n": 1}, metadata={"k": "v"})
         store = checkpointer.store
         for prefix in _PREFIXES:
             expected = sorted(name for name in _IDS if name.startswith(prefix))
@@ -66,8 +36,7 @@ class PrefixLaws(Laws):
 
     async def test_a_list_goes_on_behind_an_id(self, checkpointer: Checkpointer) -> None:
         """The next page of a long list begins behind the last id of this one."""
-        for name in _IDS:
-            await dicts(checkpointer).save(name, {"n": 1})
+        await save_each(checkpointer, _IDS, {"n": 1})
         async with checkpointer.store.using() as engine:
             for prefix in ("", _PREFIXES[0]):
                 expected = sorted(name for name in _IDS if name.startswith(prefix))
@@ -91,8 +60,7 @@ class PrefixLaws(Laws):
     async def test_a_prefix_limits_searches(self, checkpointer: Checkpointer) -> None:
         if not self.required.search:
             return
-        for name in _IDS:
-            await dicts(checkpointer).save(name, {"m": ["a heron"], "head": "and a stork"})
+        await save_each(checkpointer, _IDS, {"m": ["a heron"], "head": "and a stork"})
         for prefix in _PREFIXES:
             expected = {name for name in _IDS if name.startswith(prefix)}
             for query in ("heron", "stork"):

@@ -11,46 +11,13 @@ from locus.core.state import AgentState
 from locus.errors import ConfigurationError, InvalidIdError
 from locus.memory.checkpointer import Checkpointer
 from locus.testing.data import HOSTILE_IDS
-from locus.testing.laws.base import Laws, dicts
+from locus.testing.laws.base import Laws, dicts, save_each
 
 _PATTERNS = (
-    "*",
-    "**",
-    "?",
-    "??",
-    "a*",
-    "*a",
-    "*a*",
-    "a?b",
-    "a%b",
-    "a_b",
-    "%",
-    "_",
-    "%*",
-    "_*",
-    "[a]",
-    "[a]*",
-    "[!a]",
-    "*\\*",
-    "\\?",
-    "\\%",
-    "tenant?a",
-    "tenant/*",
-    "*\n*",
-    "*\0*",
-    "?\0",
-    "'*",
-    "jos?",
-    "jose*",
-    "alice",
-    "?lice",
-    "*'1'='1",
-    "😀*",
-    "x*y",
-    "*.*",
-    "nothing like this*",
-    "",
-)
+    "*", "**", "?", "??", "a*", "*a", "*a*", "a?b", "a%b", "a_b", "%", "_", "%*", "_*", "[a]", "[a]*", "[!a]", "*\\*",
+    "\\?", "\\%", "tenant?a", "tenant/*", "*\n*", "*\0*", "?\0", "'*", "jos?", "jose*", "alice", "?lice", "*'1'='1",
+    "😀*", "x*y", "*.*", "nothing like this*", "",
+)  # fmt: skip
 
 
 def _expected(pattern: str, names: tuple[str, ...]) -> list[str]:
@@ -63,22 +30,19 @@ class ThreadPatternLaws(Laws):
     """Patterns of `list_threads`, and the limits of all lists."""
 
     async def test_a_pattern_matches_what_it_says_and_nothing_else(self, checkpointer: Checkpointer) -> None:
-        for name in HOSTILE_IDS:
-            await dicts(checkpointer).save(name, {})
+        await save_each(checkpointer, HOSTILE_IDS)
         for pattern in _PATTERNS:
             found = await checkpointer.list_threads(None, pattern)
             assert found == _expected(pattern, HOSTILE_IDS), pattern
 
     async def test_every_id_is_found_by_itself_as_a_pattern(self, checkpointer: Checkpointer) -> None:
-        for name in self.other_ids:
-            await dicts(checkpointer).save(name, {})
+        await save_each(checkpointer, self.other_ids)
         for name in self.other_ids:
             assert name in await checkpointer.list_threads(None, name), name
 
     async def test_threads_are_listed_in_code_point_order_up_to_the_limit(self, checkpointer: Checkpointer) -> None:
         names = ["b", "a", "B", "é", "z", "10", "9", "😀", "\uffff", "a b", "ab"]
-        for name in names:
-            await dicts(checkpointer).save(name, {})
+        await save_each(checkpointer, names)
         ordered = sorted(names)
         assert await checkpointer.list_threads() == ordered
         for limit in range(len(names) + 2):
@@ -103,8 +67,7 @@ class ThreadPatternLaws(Laws):
 
     async def test_a_pattern_of_many_stars_takes_no_time(self, checkpointer: Checkpointer) -> None:
         """Trying every way to divide this id among the stars would not end in a lifetime."""
-        for name in ("a" * 120, "b" * 250):
-            await dicts(checkpointer).save(name, {})
+        await save_each(checkpointer, ("a" * 120, "b" * 250))
         for letter in "ab":
             stars = f"*{letter}" * 30
             assert await checkpointer.list_threads(None, f"{stars}c") == []
@@ -162,70 +125,16 @@ class ThreadPatternLaws(Laws):
 
 
 _IDS = (
-    "a",
-    "a ",
-    "a'b",
-    "a%b",
-    "a*b",
-    "a/b",
-    "a:b",
-    "a\0",
-    "a\0b",
-    "a\x01",
-    "A",
-    "Alice",
-    "alice",
-    "alice ",
-    "josé",
-    "jose\u0301",
-    "tenant/1",
-    "tenant/2",
-    "tenant_1",
-    "ß",
-    "\ud7ff",
-    "\ue000",
-    "😀",
-    "😀1",
-    "\U0010ffff",
-)
+    "a", "a ", "a'b", "a%b", "a*b", "a/b", "a:b", "a\0", "a\0b", "a\x01", "A", "Alice", "alice", "alice ", "josé",
+    "jose\u0301", "tenant/1", "tenant/2", "tenant_1", "ß", "\ud7ff", "\ue000", "😀", "😀1", "\U0010ffff",
+)  # fmt: skip
 _PREFIXES = (
-    "",
-    "a",
-    "A",
-    "a ",
-    "a%",
-    "a*",
-    "a'",
-    "a:",
-    "a\0",
-    "alice",
-    "tenant/",
-    "tenant_",
-    "jose",
-    "😀",
-    "\ud7ff",
-    "é",
-)
+    "", "a", "A", "a ", "a%", "a*", "a'", "a:", "a\0", "alice", "tenant/", "tenant_", "jose", "😀", "\ud7ff", "é",
+)  # fmt: skip
 _BEHIND = (
-    "",
-    "a",
-    "a ",
-    "a%",
-    "a*",
-    "a'; DROP TABLE locus_threads; --",
-    "a\0",
-    "a\0\0",
-    "alicf",
-    "Z",
-    "jose",
-    "tenant/",
-    "tenant/2",
-    '{"$gt": ""}',
-    "😀",
-    "\U0010ffff",
-    "\U0010ffff" * 300,
-    "a" * 100_000,
-)
+    "", "a", "a ", "a%", "a*", "a'; DROP TABLE locus_threads; --", "a\0", "a\0\0", "alicf", "Z", "jose", "tenant/",
+    "tenant/2", '{"$gt": ""}', "😀", "\U0010ffff", "\U0010ffff" * 300, "a" * 100_000,
+)  # fmt: skip
 
 
 async def paged(checkpointer: Checkpointer, size: int, **options: Any) -> list[str]:
@@ -244,8 +153,7 @@ class ThreadPageLaws(Laws):
     """Pages of `list_threads`, with `after` and `prefix`."""
 
     async def test_pages_add_up_to_the_whole_list(self, checkpointer: Checkpointer) -> None:
-        for name in _IDS:
-            await dicts(checkpointer).save(name, {})
+        await save_each(checkpointer, _IDS)
         assert await paged(checkpointer, 6) == sorted(_IDS)
         for prefix in _PREFIXES:
             expected = sorted(name for name in _IDS if name.startswith(prefix))
@@ -263,8 +171,7 @@ class ThreadPageLaws(Laws):
 
     async def test_a_page_begins_behind_any_text(self, checkpointer: Checkpointer) -> None:
         """The text need not be the id of a thread that exists."""
-        for name in _IDS:
-            await dicts(checkpointer).save(name, {})
+        await save_each(checkpointer, _IDS)
         for after in _BEHIND:
             expected = sorted(name for name in _IDS if name > after)
             assert await checkpointer.list_threads(None, after=after) == expected, after[:20]
@@ -277,8 +184,7 @@ class ThreadPageLaws(Laws):
         backend = dicts(checkpointer)
         staying = [f"s{number:02}" for number in range(12)]
         going = [f"s{number:02}x" for number in range(0, 12, 2)]
-        for name in (*staying, *going):
-            await backend.save(name, {})
+        await save_each(checkpointer, (*staying, *going))
         listed: list[str] = []
         after: str | None = None
         while page := await checkpointer.list_threads(4, after=after, prefix="s"):

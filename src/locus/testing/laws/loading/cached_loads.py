@@ -16,7 +16,7 @@ from locus.memory.checkpointer import Checkpointer
 from locus.memory.model.records import Path
 from locus.memory.model.trace import ListTrace, Trace
 from locus.testing.data import conversation, message
-from locus.testing.laws.base import Laws, OpenHandle, WorkerLaws, assert_same, assert_same_state, dicts, ids
+from locus.testing.laws.base import Laws, OpenHandle, WorkerLaws, assert_same, assert_same_state, dicts, ids, present
 from locus.testing.laws.saving.stale_bases import DISTURBANCES
 from locus.testing.processes import crash_jobs
 from locus.testing.processes.workers import Crew
@@ -38,8 +38,7 @@ SHAPES: dict[str, Load] = {"states": _state, "dicts": _dict}
 
 def _traces(handle: Checkpointer, state: AgentState) -> tuple[dict[str, Any], dict[tuple[Path, str], dict[int, bytes]]]:
     """The traces of a state, and for each list and branch its known digests by position."""
-    trace: Trace | None = state._kept_at(handle._key("t", "default"))
-    assert trace is not None
+    trace: Trace = present(state._kept_at(handle._key("t", "default")))
     sort_keys = not handle.store.engine.dialect.exact
     facts: dict[str, Any] = {"base": trace.base, "passed": trace.passed}
     digests: dict[tuple[Path, str], dict[int, bytes]] = {}
@@ -138,8 +137,7 @@ class CachedLoadLaws(Laws):
                 await _assert_as_cold(checkpointer, cold)
             saved = await ids(cold, "t")
             if course.chance(0.2):
-                back = await handle.load("t", course.choose(saved[:4]))
-                assert back is not None
+                back = present(await handle.load("t", course.choose(saved[:4])))
                 state = back
             if course.chance(0.15) and len(saved) > 2:
                 await handle.delete("t", course.choose(saved[:2]))
@@ -159,8 +157,7 @@ class CachedLoadLaws(Laws):
             assert await load(checkpointer, None) == await load(open_handle(), None)
             handle = other if by_another else checkpointer
             assert await handle.delete("t", "next")
-            again = await handle.load("t", first)
-            assert again is not None
+            again = present(await handle.load("t", first))
             await handle.save(again.with_message(message(200 + number)), "t", "next" if number % 2 else None)
             assert await load(checkpointer, None) == await load(open_handle(), None)
             await handle.delete("t", (await ids(handle, "t"))[0])
@@ -311,8 +308,7 @@ class CachedLoadLaws(Laws):
         await checkpointer.save(state, "t")
         await SHAPES[shape](checkpointer, None)
         other = open_handle()
-        again = await other.load("t")
-        assert again is not None
+        again = present(await other.load("t"))
         await other.save(again.with_messages(conversation(2, 50)), "t")
         await store.corrupt("t")
         for _ in range(2):

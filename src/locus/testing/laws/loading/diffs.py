@@ -22,7 +22,7 @@ from locus.memory.saver import CheckpointSaver
 from locus.testing.data import HOSTILE_KEYS, conversation, message
 from locus.testing.laws.base import Laws, OpenHandle, assert_same, dicts, exact
 
-Payload = dict[str, Any]
+JSONPayload = dict[str, Any]
 
 
 def _at(payload: Any, path: tuple[str, ...]) -> tuple[Any, bool]:
@@ -34,24 +34,24 @@ def _at(payload: Any, path: tuple[str, ...]) -> tuple[Any, bool]:
     return payload, True
 
 
-def _put(payload: Payload, path: tuple[str, ...], value: Any) -> None:
+def _put(payload: JSONPayload, path: tuple[str, ...], value: Any) -> None:
     for step in path[:-1]:
         payload = payload[step]
     payload[path[-1]] = value
 
 
-def _drop(payload: Payload, path: tuple[str, ...]) -> None:
+def _drop(payload: JSONPayload, path: tuple[str, ...]) -> None:
     for step in path[:-1]:
         payload = payload[step]
     del payload[path[-1]]
 
 
-def check_diff(diff: PayloadDiff, old: Payload, new: Payload, *, compared: bool = True) -> None:
+def check_diff(diff: PayloadDiff, old: JSONPayload, new: JSONPayload, *, compared: bool = True) -> None:
     """Assert that a whole diff names values of both payloads exactly, and leads from one to the other.
 
     If not `compared`, two lists were too large to compare each item, and the diff may name more than what differs.
     """
-    made: Payload = deepcopy(old)
+    made: JSONPayload = deepcopy(old)
     assert diff.next is None
     assert bool(diff) == (exact(old) != exact(new)) or not compared
     assert diff.total == len(diff.values) + sum(max(1, len(changed.changes)) for changed in diff.lists)
@@ -74,7 +74,7 @@ def check_diff(diff: PayloadDiff, old: Payload, new: Payload, *, compared: bool 
     assert_same(made, new)
 
 
-def _check_value(change: ValueChange, old: Payload, new: Payload) -> None:
+def _check_value(change: ValueChange, old: JSONPayload, new: JSONPayload) -> None:
     (before, had), (after, has) = _at(old, change.path), _at(new, change.path)
     assert change.kind == {(False, True): "added", (True, False): "removed", (True, True): "changed"}[had, has]
     assert_same((change.before, change.after), (before, after))
@@ -154,7 +154,7 @@ def _item(rng: random.Random) -> Any:
     )
 
 
-def _mutated(payload: Payload, rng: random.Random) -> Payload:
+def _mutated(payload: JSONPayload, rng: random.Random) -> JSONPayload:
     """A random change of a payload, as a turn might make it."""
     payload = deepcopy(payload)
     for path in (("messages",), ("inner", "items")):
@@ -187,7 +187,7 @@ def _mutated(payload: Payload, rng: random.Random) -> Payload:
     return payload
 
 
-_STARTED: Payload = {"messages": [], "inner": {"items": [{"n": 0}] * 5, "text": ""}, "n": 0}
+_STARTED: JSONPayload = {"messages": [], "inner": {"items": [{"n": 0}] * 5, "text": ""}, "n": 0}
 
 
 class DiffLaws(Laws):
@@ -244,7 +244,7 @@ class DiffLaws(Laws):
         """The checkpoints come from appends, edits, trims, forks, replacements, deletions and a vacuum."""
         rng = random.Random(20)
         backend, other = dicts(checkpointer), dicts(open_handle())
-        payloads: dict[str, Payload] = {}
+        payloads: dict[str, JSONPayload] = {}
         for number in range(20):
             base = rng.choice([*payloads][-3:]) if payloads else None
             payload = _mutated(_STARTED if base is None else payloads[base], rng)
@@ -295,7 +295,7 @@ class DiffLaws(Laws):
     ) -> None:
         """LangGraph's payloads have channels and versions, and no field of a state."""
         backend = dicts(checkpointer)
-        first: Payload = {
+        first: JSONPayload = {
             "v": 4,
             "id": "1f",
             "channel_values": {"messages": [{"type": "human", "id": "m1", "content": "hi"}]},
@@ -319,7 +319,7 @@ class DiffLaws(Laws):
     async def test_a_diff_of_every_shape(self, checkpointer: Checkpointer) -> None:
         backend = dicts(checkpointer)
         large = {"text": "x" * 3_000, "of": {"lists": [{"n": n} for n in range(4)]}, "deep": {"text": "y" * 3_000}}
-        payloads: list[Payload] = [
+        payloads: list[JSONPayload] = [
             {},
             {"l": [], "d": {}, "n": None},
             {"l": [1, 2, 3], "d": {"e": [{"f": 1}] * 8}, "n": []},

@@ -19,9 +19,9 @@ from locus.memory.model.records import ANY, DEFAULT_NAMESPACE
 from locus.memory.storage import StorageBackend
 from locus.memory.store import CheckpointStore
 from locus.testing.data import conversation
-from locus.testing.laws.base import Laws, OpenHandle, dicts
+from locus.testing.laws.base import Laws, OpenHandle, dicts, present
 from locus.transfer import read as transfer_read
-from locus.transfer.content import Checkpoint
+from locus.transfer.content import MovedCheckpoint
 from locus.transfer.digests import value_digest, writes_digest
 
 
@@ -78,15 +78,14 @@ class ExportLaws(Laws):
         store = open_handle().store
         await self._are_one_by_one([checkpoint async for checkpoint in transfer_read.checkpoints(store, "t")], store)
 
-    async def _are_one_by_one(self, checkpoints: Sequence[Checkpoint], store: CheckpointStore) -> None:
+    async def _are_one_by_one(self, checkpoints: Sequence[MovedCheckpoint], store: CheckpointStore) -> None:
         entries = (await store.history("t", None, None, None))[::-1]
         assert [
             (checkpoint.namespace, checkpoint.checkpoint_id, checkpoint.parent_id, checkpoint.created_at)
             for checkpoint in checkpoints
         ] == [(entry.namespace, entry.checkpoint_id, entry.parent_id, entry.created_at) for entry in entries]
         for checkpoint in checkpoints:
-            stored = await store.read("t", checkpoint.checkpoint_id, checkpoint.namespace)
-            assert stored is not None
+            stored = present(await store.read("t", checkpoint.checkpoint_id, checkpoint.namespace))
             assert checkpoint.content.digest == value_digest(dict_from(stored))
             writes = await store.get_writes("t", checkpoint.checkpoint_id, task_id=None, namespace=checkpoint.namespace)
             assert checkpoint.writes_digest == writes_digest(writes)
@@ -105,8 +104,7 @@ class ExportLaws(Laws):
         for number in range(3):
             state = state.with_message(Message.assistant(f"warm {number}", [call]))
             await checkpointer.save(state, "t")
-        loaded = await open_handle().load("t")
-        assert loaded is not None
+        loaded = present(await open_handle().load("t"))
         other = open_handle()
         state = loaded.with_messages_replaced((*loaded.messages[:-1], Message.user("edited")))
         await other.save(state, "t")
@@ -116,8 +114,7 @@ class ExportLaws(Laws):
             assert await checkpointer.copy_thread("t", "copy")
             threads.append("copy")
         for thread_id in threads:
-            stored = await open_handle().store.read(thread_id, None, DEFAULT_NAMESPACE)
-            assert stored is not None
+            stored = present(await open_handle().store.read(thread_id, None, DEFAULT_NAMESPACE))
             cut = decode_manifest(stored.manifest)["messages",]
             assert not isinstance(cut, str)
             (extent,) = cut

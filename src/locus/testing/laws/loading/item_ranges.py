@@ -12,15 +12,14 @@ from locus.errors import ConfigurationError, CorruptCheckpointError, InvalidIdEr
 from locus.memory.checkpointer import Checkpointer
 from locus.memory.model.parts import ItemPage
 from locus.testing.data import HOSTILE_KEYS, conversation, message
-from locus.testing.laws.base import Laws, OpenHandle, assert_same, dicts
+from locus.testing.laws.base import Laws, OpenHandle, assert_same, dicts, present
 from locus.testing.stores import TestStore
 
 _RANGES = ((0, 50), (0, 0), (0, 1), (3, 4), (7, 1), (-1, 1), (-3, 2), (-3, 50), (-99, 3), (99, 5), (2, 2**53 - 1))
 
 
 async def _check(handle: Checkpointer, thread_id: str, checkpoint_id: str | None, total: int) -> None:
-    stored = await dicts(handle).load(thread_id, checkpoint_id)
-    assert stored is not None
+    stored = present(await dicts(handle).load(thread_id, checkpoint_id))
     whole = stored["messages"]
     assert len(whole) == total
     for start, count in _RANGES:
@@ -118,6 +117,5 @@ class ItemRangeLaws(Laws):
 
     def test_the_sync_face_reads_ranges(self, checkpointer: Checkpointer) -> None:
         checkpointer.sync.save(AgentState().with_messages(conversation(4)), "t")
-        found = checkpointer.sync.read_items("t", start=-1)
-        assert found is not None
+        found = present(checkpointer.sync.read_items("t", start=-1))
         assert (len(found.items), found.total, found.start) == (1, 4, 3)

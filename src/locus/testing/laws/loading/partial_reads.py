@@ -16,7 +16,7 @@ from locus.memory.model.parts import Window, between, total_of
 from locus.memory.model.plan import MOST_ITEMS
 from locus.memory.model.records import DEFAULT_NAMESPACE, Base, Extent, Path, Run, Stored
 from locus.testing.data import conversation, message
-from locus.testing.laws.base import Laws, OpenHandle, assert_same_state
+from locus.testing.laws.base import Laws, OpenHandle, assert_same_state, present
 
 _LISTS: frozenset[Path] = frozenset({("messages",), ("tool_executions",), ("tool_history",), ("confidence_history",)})
 _SIZES = (1, 3, 50)
@@ -84,8 +84,7 @@ class PartialReadLaws(Laws):
         held = _base(await _read(checkpointer, "second"))
         other = open_handle()
         await other.delete("t", "second")
-        again = await other.load("t", first)
-        assert again is not None
+        again = present(await other.load("t", first))
         await other.save(again.with_message(message(8)), "t", "second")
         for gone in (held, Base("second", "0" * 32), Base(first, held.rev), Base("never", held.rev)):
             part = await _since(checkpointer, None, gone)
@@ -100,8 +99,7 @@ class PartialReadLaws(Laws):
         await checkpointer.save(state, "t", "c", namespace="elsewhere")
         await checkpointer.save(state.with_message(message(5)), "t", "c")
         for thread_id, namespace in (("other", DEFAULT_NAMESPACE), ("t", "elsewhere")):
-            stored = await checkpointer.store.read(thread_id, "c", namespace)
-            assert stored is not None
+            stored = present(await checkpointer.store.read(thread_id, "c", namespace))
             part = await _since(checkpointer, None, _base(stored))
             assert part.since is None
             whole = await _read(checkpointer, None)
@@ -131,8 +129,7 @@ class PartialReadLaws(Laws):
                 held = _base(await _read(checkpointer, checkpoint_id))
             elif turn in (20, 80):
                 assert held is not None
-                window = await checkpointer.store.read_part("t", None, DEFAULT_NAMESPACE, Window(5, _LISTS))
-                assert window is not None
+                window = present(await checkpointer.store.read_part("t", None, DEFAULT_NAMESPACE, Window(5, _LISTS)))
                 counts.append((_number(window), _number(await _since(checkpointer, None, held))))
         (early_window, early_turn), (late_window, late_turn) = counts
         if self._reads_less(checkpointer, "read_part"):
@@ -147,8 +144,7 @@ class PartialReadLaws(Laws):
         states = {"opened": AgentState().with_messages(conversation(600))}
         await checkpointer.save(states["opened"], "t", "opened")
         for name, base, count in (("grown", "opened", 600), ("edited", "grown", 700), ("forked", "opened", 500)):
-            loaded = await open_handle().load("t", base)
-            assert loaded is not None
+            loaded = present(await open_handle().load("t", base))
             states[name] = loaded.with_messages_replaced(
                 loaded.messages[:count] + tuple(conversation(600, 1_000 * count))
             )
@@ -158,11 +154,9 @@ class PartialReadLaws(Laws):
         for name, state in states.items():
             stored = await _read(checkpointer, name)
             assert max(run.length for runs in stored.runs.values() for run in runs) <= MOST_ITEMS
-            loaded = await open_handle().load("t", name)
-            assert loaded is not None
+            loaded = present(await open_handle().load("t", name))
             assert loaded.messages == state.messages
-            part = await checkpointer.store.read_part("t", name, DEFAULT_NAMESPACE, Window(5, _LISTS))
-            assert part is not None
+            part = present(await checkpointer.store.read_part("t", name, DEFAULT_NAMESPACE, Window(5, _LISTS)))
             assert _shown(part, part.runs, 5) == _shown(stored, stored.runs, 5)
             assert _number(part) <= 2 or not self._reads_less(checkpointer, "read_part")
 
@@ -194,7 +188,7 @@ class PartialReadLaws(Laws):
     async def test_a_save_of_unknown_origin_that_resembles_nothing_is_kept_whole(
         self, checkpointer: Checkpointer, open_handle: OpenHandle
     ) -> None:
-        """The state was trimmed, edited at the front, shuffled or made anew, and its lists may be in several pieces."""
+        """Such a state was trimmed, edited at the front, shuffled or made anew. Its lists may have several pieces."""
         state = _turn(AgentState(), 0)
         first = await checkpointer.save(state, "t")
         for turn in range(1, 8):
@@ -253,9 +247,7 @@ async def _course(checkpointer: Checkpointer) -> list[str]:
 
 
 async def _read(checkpointer: Checkpointer, checkpoint_id: str | None) -> Stored:
-    stored = await checkpointer.store.read("t", checkpoint_id, DEFAULT_NAMESPACE)
-    assert stored is not None
-    return stored
+    return present(await checkpointer.store.read("t", checkpoint_id, DEFAULT_NAMESPACE))
 
 
 async def _since(checkpointer: Checkpointer, checkpoint_id: str | None, held: Base) -> Stored:

@@ -11,7 +11,7 @@ from locus.core.messages import Message
 from locus.core.state import AgentState
 from locus.memory.checkpointer import Checkpointer
 from locus.testing.data import conversation, message, rich_state
-from locus.testing.laws.base import Laws, OpenHandle, assert_same, assert_same_state, dicts
+from locus.testing.laws.base import Laws, OpenHandle, assert_same, assert_same_state, dicts, present
 
 _fired: list[object] = []
 
@@ -99,8 +99,7 @@ class SafetyLaws(Laws):
     async def test_a_loaded_dict_that_was_changed_can_be_saved(self, checkpointer: Checkpointer) -> None:
         backend = dicts(checkpointer)
         first = await backend.save("t", {"items": [{"n": 1}, {"n": 2}], "deep": {"list": [{"n": [3]}]}})
-        loaded = await backend.load("t")
-        assert loaded is not None
+        loaded = present(await backend.load("t"))
         loaded["items"][0]["n"] = "changed"
         loaded["deep"]["list"][0]["n"].append(4)
         await backend.save("t", loaded)
@@ -127,8 +126,7 @@ class SafetyLaws(Laws):
         given["inner"]["n"] = 2
         second = await checkpointer.save(state.next_iteration(), "t")
         for name in (first, second):
-            loaded = await checkpointer.load("t", name)
-            assert loaded is not None
+            loaded = present(await checkpointer.load("t", name))
             assert_same(loaded.to_checkpoint()["metadata"], {"list": [1], "inner": {"n": 1}})
 
     async def test_a_save_changes_nothing_in_what_it_saves(self, checkpointer: Checkpointer) -> None:

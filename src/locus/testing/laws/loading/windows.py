@@ -14,7 +14,7 @@ from locus.errors import ConfigurationError, ConflictError, CorruptCheckpointErr
 from locus.memory.checkpointer import Checkpointer
 from locus.memory.diffs import diff
 from locus.testing.data import conversation, message
-from locus.testing.laws.base import Laws, OpenHandle, assert_same_state, dicts, exact, ids
+from locus.testing.laws.base import Laws, OpenHandle, assert_same_state, dicts, exact, ids, present
 from locus.testing.stores import TestStore
 
 
@@ -35,14 +35,11 @@ async def _grown(handle: Checkpointer, turns: int, thread_id: str = "t") -> Agen
 async def _window(
     handle: Checkpointer, last: int, checkpoint_id: str | None = None, thread_id: str = "t"
 ) -> AgentState:
-    state = await handle.load(thread_id, checkpoint_id, last=last)
-    assert state is not None
-    return state
+    return present(await handle.load(thread_id, checkpoint_id, last=last))
 
 
 async def _whole(handle: Checkpointer, checkpoint_id: str | None = None, thread_id: str = "t") -> AgentState:
-    state = await handle.load(thread_id, checkpoint_id)
-    assert state is not None
+    state = present(await handle.load(thread_id, checkpoint_id))
     assert not state.omitted
     return state
 
@@ -290,10 +287,8 @@ class WindowLaws(Laws):
 
     def test_the_sync_face_loads_windows(self, checkpointer: Checkpointer) -> None:
         checkpointer.sync.save(AgentState().with_messages(conversation(4)), "t")
-        window = checkpointer.sync.load("t", last=1)
-        assert window is not None
+        window = present(checkpointer.sync.load("t", last=1))
         assert window.omitted == {"messages": 3}
         checkpointer.sync.save(window.with_message(message(9)), "t")
-        whole = checkpointer.sync.load("t")
-        assert whole is not None
+        whole = present(checkpointer.sync.load("t"))
         assert len(whole.messages) == 5

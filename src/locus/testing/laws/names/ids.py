@@ -16,7 +16,7 @@ from locus.memory.engine import Engine
 from locus.memory.model.ids import new_id
 from locus.memory.model.records import ANY, DEFAULT_NAMESPACE, Base, Commit, Verdict
 from locus.testing.data import BAD_IDS, HOSTILE_IDS
-from locus.testing.laws.base import Laws, OpenHandle, assert_same, assert_same_state, dicts, ids, snapshot
+from locus.testing.laws.base import Laws, OpenHandle, assert_same, assert_same_state, dicts, ids, present, snapshot
 
 
 def _state(name: str) -> AgentState:
@@ -52,8 +52,7 @@ class IdLaws(Laws):
         """Names that a commit only refers to are data, too: they are looked for, and are not there."""
         await checkpointer.save(_state("c"), "t", "c")
         async with checkpointer.store.using() as engine:
-            entry = await engine.entry("t", DEFAULT_NAMESPACE, "c")
-            assert entry is not None
+            entry = present(await engine.entry("t", DEFAULT_NAMESPACE, "c"))
             now = datetime.now(UTC)
             plain = Commit("t", DEFAULT_NAMESPACE, "d", new_id(), now, "{}", "{}", "[]")
             for name in self.other_ids:
@@ -79,9 +78,7 @@ class IdLaws(Laws):
             left.remove(name)
             assert await checkpointer.list_threads(None) == sorted(left)
         for name in left:
-            loaded = await checkpointer.load(name)
-            assert loaded is not None
-            assert loaded.agent_id == f"the state of {name}"
+            assert present(await checkpointer.load(name)).agent_id == f"the state of {name}"
 
     async def test_checkpoint_ids_are_kept_apart_exactly(
         self, checkpointer: Checkpointer, open_handle: OpenHandle
@@ -92,9 +89,7 @@ class IdLaws(Laws):
             history = await handle.history("t", None)
             assert [entry.checkpoint_id for entry in history] == list(reversed(self.other_ids))
             for place, name in enumerate(reversed(self.other_ids), 1):
-                loaded = await handle.load("t", name)
-                assert loaded is not None
-                assert loaded.agent_id == f"the state of {name}"
+                assert present(await handle.load("t", name)).agent_id == f"the state of {name}"
                 assert await handle.history("t", 1, before=name) == history[place : place + 1]
         for name in self.other_ids[::2]:
             assert await checkpointer.delete("t", name)
@@ -104,9 +99,7 @@ class IdLaws(Laws):
         for name in ("", *self.other_ids):
             await checkpointer.save(_state(name), "t", "same id", namespace=name)
         for name in ("", *self.other_ids):
-            loaded = await checkpointer.load("t", namespace=name)
-            assert loaded is not None
-            assert loaded.agent_id == f"the state of {name}"
+            assert present(await checkpointer.load("t", namespace=name)).agent_id == f"the state of {name}"
             assert await checkpointer.list_checkpoints("t", namespace=name) == ["same id"]
         for name in self.other_ids[::2]:
             assert await checkpointer.delete("t", "same id", namespace=name)
@@ -136,8 +129,7 @@ class IdLaws(Laws):
             first = await checkpointer.save(_state(name), name, f"{name[:200]}-1")
             second = await checkpointer.save(_state("other"), name, f"{name[:200]}-2", parent=first)
             assert await ids(checkpointer, name) == [second, first]
-            loaded = await checkpointer.load(name, first)
-            assert loaded is not None
+            loaded = present(await checkpointer.load(name, first))
             await checkpointer.save(loaded, name, if_latest=second)
             (entry, *_) = await checkpointer.history(name)
             assert entry.parent_id == first

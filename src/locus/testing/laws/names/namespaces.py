@@ -8,7 +8,7 @@ from locus.core.state import AgentState
 from locus.errors import CheckpointNotFoundError
 from locus.memory.checkpointer import Checkpointer
 from locus.testing.data import conversation, message
-from locus.testing.laws.base import Laws, OpenHandle, assert_same_state, dicts, ids
+from locus.testing.laws.base import Laws, OpenHandle, assert_same_state, dicts, ids, present
 
 _NAMES = ("default", "", "child", "child|1")
 
@@ -110,8 +110,7 @@ class NamespaceLaws(Laws):
     async def test_forks_and_conflicts_stay_inside(self, checkpointer: Checkpointer) -> None:
         first = await checkpointer.save(AgentState(), "t", namespace="child")
         await checkpointer.save(AgentState(), "t")
-        state = await checkpointer.load("t", namespace="child")
-        assert state is not None
+        state = present(await checkpointer.load("t", namespace="child"))
         second = await checkpointer.save(state.with_message(message(1)), "t", namespace="child", if_latest=first)
         (newest, _) = await checkpointer.history("t", namespace="child")
         assert (newest.checkpoint_id, newest.parent_id) == (second, first)

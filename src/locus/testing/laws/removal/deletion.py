@@ -18,6 +18,7 @@ from locus.testing.laws.base import (
     dicts,
     ids,
     parent_of,
+    present,
 )
 
 
@@ -259,8 +260,7 @@ class DeletionLaws(Laws):
         trimmed = second.with_messages_replaced(second.messages[:2])
         three = await checkpointer.save(trimmed, "t")
         assert await checkpointer.delete("t", two)
-        loaded = await checkpointer.load("t", one)
-        assert loaded is not None
+        loaded = present(await checkpointer.load("t", one))
         edited = loaded.with_messages_replaced(loaded.messages[:1] + (message(9),))
         four = await checkpointer.save(edited, "t")
         await assert_all_load(checkpointer, "t", {one: first, three: trimmed, four: edited})

@@ -13,7 +13,7 @@ from locus.memory.checkpointer import Checkpointer
 from locus.memory.engine import Exports
 from locus.memory.model.sizes import Freed, ThreadSizes, text_bytes
 from locus.testing.data import conversation, message
-from locus.testing.laws.base import Clock, Laws, OpenHandle
+from locus.testing.laws.base import Clock, Laws, OpenHandle, present
 
 
 async def _forked(handle: Checkpointer, clock: Clock, seed: int = 1) -> list[str]:
@@ -43,9 +43,7 @@ async def _forked(handle: Checkpointer, clock: Clock, seed: int = 1) -> list[str
 
 
 async def _sizes(handle: Checkpointer, **options: Any) -> ThreadSizes:
-    found = await handle.sizes("t", **options)
-    assert found is not None
-    return found
+    return present(await handle.sizes("t", **options))
 
 
 def _lost(before: ThreadSizes, after: ThreadSizes | None) -> Freed:

@@ -26,6 +26,7 @@ from locus.testing.laws.base import (
     dicts,
     ids,
     parent_of,
+    present,
     snapshot,
 )
 from locus.testing.stores import TestStore
@@ -119,8 +120,7 @@ class VacuumLaws(Laws):
         await checkpointer.save(states["root"], "t", "root")
         lines = {"a": ("root", 6), "b": ("a2", 3)}
         for line, (start, length) in lines.items():
-            state = await checkpointer.load("t", start)
-            assert state is not None
+            state = present(await checkpointer.load("t", start))
             for number in range(1, length + 1):
                 state = state.with_message(message(number * 10 + ord(line)))
                 states[f"{line}{number}"] = state

@@ -29,14 +29,6 @@ def _system_and_window(old: Messages, turn: int) -> Messages:
     return first + (rest[4:] if len(rest) >= WINDOW else rest) + tuple(conversation(4, turn * 4))
 
 
-def _edited_last(old: Messages, turn: int) -> Messages:
-    return old[:-1] + (message(turn + 1_000), message(turn))
-
-
-def _edited_only(old: Messages, turn: int) -> Messages:
-    return (old[:-1] or tuple(conversation(9))) + (message(turn),)
-
-
 def _edited_in_the_middle(old: Messages, turn: int) -> Messages:
     place = turn * 7 % (len(old) or 1)
     return old[:place] + (message(turn + 1_000),) + old[place + 1 :] + tuple(conversation(2, turn * 2))
@@ -53,35 +45,25 @@ def _reordered(old: Messages, turn: int) -> Messages:
     return turned + (message(turn),)
 
 
-def _growing_and_shrinking(old: Messages, turn: int) -> Messages:
-    return old + tuple(conversation(6, turn * 6)) if turn % 3 else old[: len(old) // 2]
-
-
 def _repeated(old: Messages, turn: int) -> Messages:
     """A conversation that repeats a message, so that content alone does not tell where an item stands."""
     return old + (message(turn % 2),) * 3 if turn % 5 else old[:: 2 + turn % 3]
 
 
-def _inserted_in_front(old: Messages, turn: int) -> Messages:
-    return (message(turn),) + old
-
-
-def _emptied(old: Messages, turn: int) -> Messages:
-    return () if turn % 6 == 5 else old + (message(turn),)
-
-
 EVOLUTIONS: dict[str, Callable[[Messages, int], Messages]] = {
     "sliding window": _sliding_window,
     "system message and window": _system_and_window,
-    "edited last message": _edited_last,
-    "edited and not grown": _edited_only,
+    "edited last message": lambda old, turn: old[:-1] + (message(turn + 1_000), message(turn)),
+    "edited and not grown": lambda old, turn: (old[:-1] or tuple(conversation(9))) + (message(turn),),
     "edited in the middle": _edited_in_the_middle,
     "summarised prefix": _summarised_prefix,
     "reordered": _reordered,
-    "growing and shrinking": _growing_and_shrinking,
+    "growing and shrinking": lambda old, turn: (
+        old + tuple(conversation(6, turn * 6)) if turn % 3 else old[: len(old) // 2]
+    ),
     "repeated messages": _repeated,
-    "inserted in front": _inserted_in_front,
-    "emptied": _emptied,
+    "inserted in front": lambda old, turn: (message(turn),) + old,
+    "emptied": lambda old, turn: () if turn % 6 == 5 else old + (message(turn),),
 }
 
 

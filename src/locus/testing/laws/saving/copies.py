@@ -12,7 +12,17 @@ from locus.errors import CheckpointNotFoundError, ConfigurationError, ConflictEr
 from locus.memory.checkpointer import Checkpointer, HistoryEntry
 from locus.memory.saver import CheckpointSaver
 from locus.testing.data import BAD_IDS, conversation, message
-from locus.testing.laws.base import Clock, Laws, OpenHandle, assert_all_load, assert_same_state, dicts, ids, snapshot
+from locus.testing.laws.base import (
+    Clock,
+    Laws,
+    OpenHandle,
+    assert_all_load,
+    assert_same_state,
+    dicts,
+    ids,
+    present,
+    snapshot,
+)
 from locus.testing.laws.loading.diffs import check_pair
 
 
@@ -22,8 +32,7 @@ async def _forked_thread(handle: Checkpointer) -> dict[str, AgentState]:
     states: dict[str, AgentState] = {}
     for name, parent in (("a", None), ("b", "a"), ("c", "b"), ("d", "a"), ("e", "c")):
         if parent is not None:
-            loaded = await handle.load("src", parent)
-            assert loaded is not None
+            loaded = present(await handle.load("src", parent))
             state = loaded.with_messages(conversation(2, ord(name))).with_error(name)
         states[name] = state
         await handle.save(state, "src", name, {"name": name})
@@ -127,8 +136,7 @@ class CopyLaws(Laws):
         states = await _forked_thread(checkpointer)
         assert await checkpointer.copy_thread("src", "dst", "c", ancestors=0)
         kept = {"c": states["c"]}
-        state = await checkpointer.load("dst")
-        assert state is not None
+        state = present(await checkpointer.load("dst"))
         for turn in range(2):
             state = state.with_message(message(50 + turn))
             kept[await checkpointer.save(state, "dst")] = state
@@ -161,8 +169,7 @@ class CopyLaws(Laws):
         assert await checkpointer.copy_thread("src", "dst")
         copy, source = dict(states), dict(states)
         for thread_id, expected, start in (("dst", copy, 100), ("src", source, 200)):
-            state = await checkpointer.load(thread_id)
-            assert state is not None
+            state = present(await checkpointer.load(thread_id))
             for turn in range(3):
                 state = state.with_message(message(start + turn))
                 expected[await checkpointer.save(state, thread_id)] = state
@@ -201,8 +208,7 @@ class CopyLaws(Laws):
 
     async def test_a_state_loaded_from_the_source_can_be_saved_in_the_copy(self, checkpointer: Checkpointer) -> None:
         states = await _forked_thread(checkpointer)
-        state = await checkpointer.load("src", "b")
-        assert state is not None
+        state = present(await checkpointer.load("src", "b"))
         await checkpointer.copy_thread("src", "dst", "c")
         assert await checkpointer.delete("src")
         later = state.with_message(message(50))

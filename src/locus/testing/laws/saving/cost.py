@@ -12,7 +12,7 @@ from locus.core.state import AgentState
 from locus.memory.checkpointer import Checkpointer
 from locus.memory.engine import Engine
 from locus.memory.model.records import Commit, Outcome
-from locus.testing.laws.base import Laws, OpenHandle, assert_same_state, dicts
+from locus.testing.laws.base import Laws, OpenHandle, assert_same_state, dicts, present
 
 EARLY = 10
 ALLOWED = 1.5
@@ -25,7 +25,7 @@ def _turn(number: int) -> list[Message]:
     return [Message.user(f"{number:06}.{part} {_TEXT}") for part in range(4)]
 
 
-class Sent:
+class SentBytes:
     """Counts the bytes that saves hand to the engine."""
 
     def __init__(self) -> None:
@@ -75,12 +75,12 @@ class CostLaws(Laws):
         return turn <= EARLY or turn > self.late_turn - 15
 
     @pytest.fixture
-    def sent(self, checkpointer: Checkpointer, monkeypatch: pytest.MonkeyPatch) -> Sent:
-        sent = Sent()
+    def sent(self, checkpointer: Checkpointer, monkeypatch: pytest.MonkeyPatch) -> SentBytes:
+        sent = SentBytes()
         sent.watch(type(checkpointer.store.engine), monkeypatch)
         return sent
 
-    async def test_appending_with_a_warm_handle_is_flat(self, checkpointer: Checkpointer, sent: Sent) -> None:
+    async def test_appending_with_a_warm_handle_is_flat(self, checkpointer: Checkpointer, sent: SentBytes) -> None:
         state, sizes = AgentState(), []
         for turn in range(self.late_turn + 1):
             state = state.with_messages(_turn(turn)).next_iteration()
@@ -89,7 +89,7 @@ class CostLaws(Laws):
         _assert_flat(sizes)
         assert_same_state(await checkpointer.load("t"), state)
 
-    async def test_appending_after_a_load_each_turn_is_flat(self, checkpointer: Checkpointer, sent: Sent) -> None:
+    async def test_appending_after_a_load_each_turn_is_flat(self, checkpointer: Checkpointer, sent: SentBytes) -> None:
         state, sizes = AgentState(), []
         for turn in range(self.late_turn + 1):
             known = await checkpointer.load("t") if self.slowly(turn) else None
@@ -99,7 +99,7 @@ class CostLaws(Laws):
         _assert_flat(sizes)
 
     async def test_a_cold_handle_each_turn_is_flat(
-        self, open_handle: OpenHandle, checkpointer: Checkpointer, sent: Sent
+        self, open_handle: OpenHandle, checkpointer: Checkpointer, sent: SentBytes
     ) -> None:
         """The state is built from plain data, and the handle has never seen the thread."""
         state, sizes = AgentState(), []
@@ -115,7 +115,7 @@ class CostLaws(Laws):
 
     @pytest.mark.parametrize("warm", [True, False], ids=["warm", "cold"])
     async def test_plain_dicts_are_flat(
-        self, open_handle: OpenHandle, checkpointer: Checkpointer, sent: Sent, warm: bool
+        self, open_handle: OpenHandle, checkpointer: Checkpointer, sent: SentBytes, warm: bool
     ) -> None:
         items: list[Any] = []
         sizes = []
@@ -126,7 +126,7 @@ class CostLaws(Laws):
             sizes.append(sent.take())
         _assert_flat(sizes)
 
-    async def test_a_window_trimmed_from_the_front_is_flat(self, checkpointer: Checkpointer, sent: Sent) -> None:
+    async def test_a_window_trimmed_from_the_front_is_flat(self, checkpointer: Checkpointer, sent: SentBytes) -> None:
         state, sizes = AgentState(), []
         for turn in range(self.late_turn + 1):
             kept = state.messages[4:] if len(state.messages) >= 24 else state.messages
@@ -136,7 +136,7 @@ class CostLaws(Laws):
         _assert_flat(sizes)
 
     async def test_a_system_message_and_a_window_behind_it_are_flat(
-        self, checkpointer: Checkpointer, sent: Sent
+        self, checkpointer: Checkpointer, sent: SentBytes
     ) -> None:
         state, sizes = AgentState().with_message(Message.system(_TEXT)), []
         for turn in range(self.late_turn + 1):
@@ -146,7 +146,7 @@ class CostLaws(Laws):
             sizes.append(sent.take())
         _assert_flat(sizes)
 
-    async def test_an_edited_last_message_is_flat(self, checkpointer: Checkpointer, sent: Sent) -> None:
+    async def test_an_edited_last_message_is_flat(self, checkpointer: Checkpointer, sent: SentBytes) -> None:
         state, sizes = AgentState(), []
         for turn in range(self.late_turn + 1):
             edited = (Message.assistant(f"edited {turn:06}"),) if state.messages else ()
@@ -155,7 +155,7 @@ class CostLaws(Laws):
             sizes.append(sent.take())
         _assert_flat(sizes)
 
-    async def test_an_edit_near_the_front_is_flat(self, checkpointer: Checkpointer, sent: Sent) -> None:
+    async def test_an_edit_near_the_front_is_flat(self, checkpointer: Checkpointer, sent: SentBytes) -> None:
         """The messages after the edited one are stored already."""
         state, sizes = AgentState().with_messages(_turn(0)), []
         for turn in range(self.late_turn + 1):
@@ -166,7 +166,7 @@ class CostLaws(Laws):
             sizes.append(sent.take())
         _assert_flat(sizes)
 
-    async def test_edited_dicts_are_flat(self, checkpointer: Checkpointer, sent: Sent) -> None:
+    async def test_edited_dicts_are_flat(self, checkpointer: Checkpointer, sent: SentBytes) -> None:
         items: list[Any] = []
         sizes = []
         for turn in range(self.late_turn + 1):
@@ -175,19 +175,18 @@ class CostLaws(Laws):
             sizes.append(sent.take())
         _assert_flat(sizes)
 
-    async def test_a_fork_from_an_old_checkpoint_is_flat(self, checkpointer: Checkpointer, sent: Sent) -> None:
+    async def test_a_fork_from_an_old_checkpoint_is_flat(self, checkpointer: Checkpointer, sent: SentBytes) -> None:
         state, names, sizes = AgentState(), list[str](), []
         for turn in range(self.late_turn + 1):
             state = state.with_messages(_turn(turn))
             names.append(await checkpointer.save(state, "t"))
-            old = await checkpointer.load("t", names[turn // 2])
-            assert old is not None
+            old = present(await checkpointer.load("t", names[turn // 2]))
             sent.take()
             await checkpointer.save(old.with_messages(_turn(turn)), "t")
             sizes.append(sent.take())
         _assert_flat(sizes)
 
-    async def test_a_list_that_grows_inside_metadata_is_flat(self, checkpointer: Checkpointer, sent: Sent) -> None:
+    async def test_a_list_that_grows_inside_metadata_is_flat(self, checkpointer: Checkpointer, sent: SentBytes) -> None:
         state, sizes = AgentState(), []
         for turn in range(self.late_turn + 1):
             log = state.metadata.get("deep", {}).get("log", [])
@@ -197,7 +196,9 @@ class CostLaws(Laws):
             sizes.append(sent.take())
         _assert_flat(sizes)
 
-    async def test_what_is_large_and_does_not_change_is_sent_once(self, checkpointer: Checkpointer, sent: Sent) -> None:
+    async def test_what_is_large_and_does_not_change_is_sent_once(
+        self, checkpointer: Checkpointer, sent: SentBytes
+    ) -> None:
         state = AgentState().with_metadata({"manual": _TEXT * 100, "nested": {"manual": _TEXT * 50}})
         await checkpointer.save(state, "t")
         assert sent.take() > len(_TEXT) * 150

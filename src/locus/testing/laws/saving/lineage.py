@@ -18,14 +18,9 @@ from locus.testing.laws.base import (
     dicts,
     ids,
     parent_of,
+    present,
     snapshot,
 )
-
-
-async def _loaded(handle: Checkpointer, thread_id: str, checkpoint_id: str | None = None) -> AgentState:
-    state = await handle.load(thread_id, checkpoint_id)
-    assert state is not None
-    return state
 
 
 class LineageLaws(Laws):
@@ -41,7 +36,7 @@ class LineageLaws(Laws):
             saved[await checkpointer.save(state, "t")] = state
         main = list(saved)
         for handle in (checkpointer, open_handle()):
-            forked = (await _loaded(handle, "t", main[1])).with_message(message(100))
+            forked = present(await handle.load("t", main[1])).with_message(message(100))
             fork = await handle.save(forked, "t")
             saved[fork] = forked
             assert await parent_of(handle, "t", fork) == main[1]
@@ -54,7 +49,7 @@ class LineageLaws(Laws):
     async def test_every_derived_state_inherits_where_it_came_from(self, checkpointer: Checkpointer) -> None:
         first = await checkpointer.save(AgentState().with_messages(conversation(3)), "t")
         await checkpointer.save(AgentState(), "t")
-        state = await _loaded(checkpointer, "t", first)
+        state = present(await checkpointer.load("t", first))
         derived = {
             "itself": state,
             "with_message": state.with_message(message(7)),
@@ -106,7 +101,7 @@ class LineageLaws(Laws):
     async def test_a_parent_can_be_named(self, checkpointer: Checkpointer) -> None:
         first = await checkpointer.save(AgentState(), "t")
         await checkpointer.save(AgentState(), "t")
-        state = await _loaded(checkpointer, "t")
+        state = present(await checkpointer.load("t"))
         named = await checkpointer.save(state, "t", parent=first)
         assert await parent_of(checkpointer, "t", named) == first
         from_dict = await dicts(checkpointer).save("t", {"d": 1}, parent=first)
@@ -156,7 +151,7 @@ class LineageLaws(Laws):
         base = AgentState().with_messages(conversation(4))
         saved = {await checkpointer.save(base, "t"): base}
         root = next(iter(saved))
-        lines = {checkpointer: base, other: await _loaded(other, "t")}
+        lines = {checkpointer: base, other: present(await other.load("t"))}
         newest = dict.fromkeys(lines, root)
         for turn in range(20):
             for handle in lines:

@@ -23,7 +23,7 @@ from locus.testing.data import (
     payloads,
     rich_state,
 )
-from locus.testing.laws.base import Laws, OpenHandle, assert_same, assert_same_state, dicts
+from locus.testing.laws.base import Laws, OpenHandle, assert_same, assert_same_state, dicts, present
 
 _store = (f"thread-{number}" for number in count())
 
@@ -160,8 +160,7 @@ class RoundTripLaws(Laws):
         said = [_Rated(role=Role.USER, content="x", stars=5), _Rated(role=Role.USER, content="y")]
         state = AgentState().with_messages([*said, Message.assistant("z", [call])])
         await checkpointer.save(state, "t")
-        loaded = await checkpointer.load("t")
-        assert loaded is not None
+        loaded = present(await checkpointer.load("t"))
         assert [found.model_dump().get("stars") for found in loaded.messages[:2]] == [5, 3]
         assert loaded.messages[2].tool_calls[0].model_dump().get("weight") == 7
 
@@ -180,8 +179,7 @@ class RoundTripLaws(Laws):
         for handle in (checkpointer, open_handle()):
             async with handle.store.using() as engine:
                 for checkpoint_id in (first, second):
-                    stored = await engine.read("t", DEFAULT_NAMESPACE, checkpoint_id)
-                    assert stored is not None
+                    stored = present(await engine.read("t", DEFAULT_NAMESPACE, checkpoint_id))
                     rev, manifest = await engine.manifest("t", DEFAULT_NAMESPACE, checkpoint_id) or ("", "")
                     assert rev == stored.entry.rev
                     assert decode_manifest(manifest) == decode_manifest(stored.manifest)

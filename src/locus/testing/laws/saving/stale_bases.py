@@ -11,7 +11,17 @@ import pytest
 from locus.core.state import AgentState
 from locus.memory.checkpointer import Checkpointer
 from locus.testing.data import conversation, message
-from locus.testing.laws.base import Clock, Laws, OpenHandle, assert_all_load, assert_same, assert_same_state, dicts, ids
+from locus.testing.laws.base import (
+    Clock,
+    Laws,
+    OpenHandle,
+    assert_all_load,
+    assert_same,
+    assert_same_state,
+    dicts,
+    ids,
+    present,
+)
 
 _LARGE = "large " * 400
 
@@ -57,16 +67,14 @@ async def _replace(handle: Checkpointer) -> None:
 
 
 async def _replace_and_put_back(handle: Checkpointer) -> None:
-    stored = await dicts(handle).load("t", "base")
-    assert stored is not None
+    stored = present(await dicts(handle).load("t", "base"))
     await _replace(handle)
     await dicts(handle).save("t", stored, "base")
 
 
 async def _recreate_and_grow(handle: Checkpointer) -> None:
     await _recreate_with_the_same_id(handle)
-    state = await handle.load("t")
-    assert state is not None
+    state = present(await handle.load("t"))
     for turn in range(4):
         state = state.with_message(message(900 + turn))
         await handle.save(state, "t")
@@ -102,8 +110,7 @@ class StaleBaseLaws(Laws):
         other = open_handle()
         saved = _base_state()
         await checkpointer.save(saved, "t", "base")
-        loaded = await checkpointer.load("t")
-        assert loaded is not None
+        loaded = present(await checkpointer.load("t"))
         await DISTURBANCES[disturbance](other if by_another else checkpointer)
         before = await _contents(other)
         children = {}
@@ -139,8 +146,7 @@ class StaleBaseLaws(Laws):
         other = open_handle()
         base = AgentState().with_messages(conversation(4))
         saved = {await checkpointer.save(base, "t"): base}
-        theirs = await other.load("t")
-        assert theirs is not None
+        theirs = present(await other.load("t"))
         mine = base
         for turn in range(12):
             mine, theirs = mine.with_message(message(200 + turn)), theirs.with_message(message(300 + turn))

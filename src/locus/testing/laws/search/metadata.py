@@ -13,42 +13,10 @@ from locus.testing.data import EXACT_VALUES, HOSTILE_IDS, HOSTILE_KEYS, at
 from locus.testing.laws.base import Clock, Laws, assert_same, dicts, exact
 
 _DISTINCT: tuple[Any, ...] = (
-    1,
-    "1",
-    1.0,
-    True,
-    0,
-    False,
-    0.0,
-    -0.0,
-    None,
-    "",
-    [],
-    {},
-    [1],
-    ["1"],
-    [1.0],
-    [[1]],
-    {"a": 1},
-    {"a": "1"},
-    {"a": 1, "b": None},
-    {"a": {"a": 1}},
-    "null",
-    "true",
-    "[]",
-    "%",
-    "_",
-    "*",
-    "a",
-    "A",
-    "a ",
-    "é",
-    "e\u0301",
-    "\0",
-    2**70,
-    1e22,
-    10**22,
-)
+    1, "1", 1.0, True, 0, False, 0.0, -0.0, None, "", [], {}, [1], ["1"], [1.0], [[1]], {"a": 1}, {"a": "1"},
+    {"a": 1, "b": None}, {"a": {"a": 1}}, "null", "true", "[]", "%", "_", "*", "a", "A", "a ", "é", "e\u0301", "\0",
+    2**70, 1e22, 10**22,
+)  # fmt: skip
 
 
 async def _threads_with(handle: Checkpointer, key: str, value: Any) -> list[str]:

@@ -95,7 +95,7 @@ class OldBucket(OldStore):
     async def _text(self, name: str) -> bytes | None:
         return await self._ask(self._store.get(self._prefix + name))
 
-    async def checkpoints(self, thread_id: str) -> AsyncGenerator[OldCheckpoint, None]:
+    async def old_checkpoints(self, thread_id: str) -> AsyncGenerator[OldCheckpoint, None]:
         about = await self._read_about(self._bodies.get(thread_id, []), strict=True)
         for _, _, name in sorted((_time_of(facts), str(facts["checkpoint_id"]), name) for name, facts in about.items()):
             text = await self._text(name)

@@ -38,7 +38,7 @@ class OldFolder(FolderStore, OldStore):
             ids |= {head[1] for head in heads if head} or ({folder.name} if heads else set())
         return ids
 
-    async def checkpoints(self, thread_id: str) -> AsyncGenerator[OldCheckpoint, None]:
+    async def old_checkpoints(self, thread_id: str) -> AsyncGenerator[OldCheckpoint, None]:
         for path in await asyncio.to_thread(self._in_order, thread_id):
             data = await asyncio.to_thread(_read, path)
             yield OldCheckpoint(

@@ -53,7 +53,7 @@ class OldKeyValueStore(OldStore):
         alone = [key for key in keys if not any(thread in listed for thread in _possible_threads(key))]
         return sorted(filter(pattern.matches, {*listed, *alone}))
 
-    async def checkpoints(self, thread_id: str) -> AsyncGenerator[OldCheckpoint, None]:
+    async def old_checkpoints(self, thread_id: str) -> AsyncGenerator[OldCheckpoint, None]:
         times = await self._times(thread_id)
         for _, key in sorted(times.values()):
             old = await self._checkpoint(thread_id, key)

@@ -18,9 +18,9 @@ from locus.memory.model.codec import decode, encode
 from locus.memory.model.ids import Pattern
 from locus.memory.model.records import Write, writes_order
 from locus.memory.store import SPECIAL_CHANNELS
-from locus.transfer.content import Checkpoint, WholeContent
+from locus.transfer.content import MovedCheckpoint, WholeContent
 from locus.transfer.move import Source
-from locus.transfer.sources.locus_sdk.source import LocusSDKSource, as_dict, moment
+from locus.transfer.sources.locus_sdk.source import as_dict, moment
 from locus.transfer.sources.locus_sdk.sql import OldTable
 from locus.transfer.sources.sql import closed_on_failure, column_names, read_json, server_name, sql_engine
 
@@ -42,7 +42,7 @@ async def open_oracle(url: str) -> Source:
             if columns >= _OF_SAVER:
                 return OldSaverTables(engine, place, f"{place.removesuffix('_checkpoints')}_writes")
             if columns >= _OF_BACKEND:
-                return LocusSDKSource(OldTable(engine, place, time="SYS_EXTRACT_UTC(updated_at)"))
+                return OldTable(engine, place, time="SYS_EXTRACT_UTC(updated_at)")
         raise ConfigurationError(
             f"there is no table {given or TABLE} of locus-sdk 3 at {server_name(engine)}: "
             "name another with ?table_name=… and ?schema_name=… in the URL"
@@ -65,7 +65,7 @@ class OldSaverTables:
         rows = await self._engine.ask((f"SELECT DISTINCT thread_id FROM {self._checkpoints}", ()))
         return sorted(filter(pattern.matches, (str(name) for (name,) in rows)))
 
-    async def checkpoints(self, thread_id: str) -> AsyncGenerator[Checkpoint, None]:
+    async def checkpoints(self, thread_id: str) -> AsyncGenerator[MovedCheckpoint, None]:
         places = await self._engine.ask(
             (
                 f"SELECT checkpoint_ns, checkpoint_id FROM {self._checkpoints} WHERE thread_id = ?"
@@ -76,7 +76,7 @@ class OldSaverTables:
         for namespace, checkpoint_id in places:
             yield await self._checkpoint(thread_id, namespace, checkpoint_id)
 
-    async def _checkpoint(self, thread_id: str, namespace: str, checkpoint_id: str) -> Checkpoint:
+    async def _checkpoint(self, thread_id: str, namespace: str, checkpoint_id: str) -> MovedCheckpoint:
         rows = await self._select(
             f"parent_checkpoint_id, SYS_EXTRACT_UTC(created_at), metadata, checkpoint_data FROM {self._checkpoints}",
             thread_id,
@@ -86,7 +86,7 @@ class OldSaverTables:
         if not rows:
             raise ConflictError(f"thread {thread_id!r} was changed while it was read; try again")
         ((parent_id, at, metadata, data),) = rows
-        return Checkpoint(
+        return MovedCheckpoint(
             namespace=namespace,
             checkpoint_id=checkpoint_id,
             parent_id=parent_id,

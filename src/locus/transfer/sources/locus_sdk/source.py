@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -17,9 +18,8 @@ from pydantic import ValidationError
 from locus.core.state import AgentState
 from locus.errors import CorruptCheckpointError
 from locus.memory.model.codec import canonical, encode
-from locus.memory.model.ids import Pattern
 from locus.memory.model.records import DEFAULT_NAMESPACE
-from locus.transfer.content import Checkpoint, WholeContent, state_dict
+from locus.transfer.content import MovedCheckpoint, WholeContent, state_dict
 from locus.transfer.sources import ForeignStore, read_moment
 
 
@@ -38,38 +38,23 @@ class OldStore(ForeignStore):
     """A store of locus-sdk 3."""
 
     @abstractmethod
-    def checkpoints(self, thread_id: str) -> AsyncGenerator[OldCheckpoint, None]:
+    def old_checkpoints(self, thread_id: str) -> AsyncGenerator[OldCheckpoint, None]:
         """The checkpoints of a thread, oldest first."""
 
-
-class LocusSDKSource:
-    """The threads of a store of locus-sdk 3."""
-
-    def __init__(self, store: OldStore) -> None:
-        self._store = store
-
-    @property
-    def name(self) -> str:
-        return self._store.name
-
-    async def threads(self, pattern: Pattern) -> list[str]:
-        return await self._store.threads(pattern)
-
-    async def checkpoints(self, thread_id: str) -> AsyncGenerator[Checkpoint, None]:
+    async def checkpoints(self, thread_id: str) -> AsyncGenerator[MovedCheckpoint, None]:
+        """The checkpoints of a thread to move, oldest first."""
         parent: str | None = None
-        async for old in self._store.checkpoints(thread_id):
-            yield Checkpoint(
-                namespace=DEFAULT_NAMESPACE,
-                checkpoint_id=old.checkpoint_id,
-                parent_id=parent,
-                created_at=old.created_at,
-                metadata=encode(dict(old.metadata), ("metadata",)),
-                content=WholeContent(_payload(thread_id, old)),
-            )
-            parent = old.checkpoint_id
-
-    async def close(self) -> None:
-        await self._store.close()
+        async with aclosing(self.old_checkpoints(thread_id)) as checkpoints:
+            async for old in checkpoints:
+                yield MovedCheckpoint(
+                    namespace=DEFAULT_NAMESPACE,
+                    checkpoint_id=old.checkpoint_id,
+                    parent_id=parent,
+                    created_at=old.created_at,
+                    metadata=encode(dict(old.metadata), ("metadata",)),
+                    content=WholeContent(_payload(thread_id, old)),
+                )
+                parent = old.checkpoint_id
 
 
 def _payload(thread_id: str, old: OldCheckpoint) -> dict[str, Any]:

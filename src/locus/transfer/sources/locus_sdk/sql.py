@@ -102,7 +102,7 @@ class OldTenantTable(OldStore):
         rows = await self._rows("DISTINCT thread_id", "")
         return sorted(filter(pattern.matches, (str(name) for (name,) in rows)))
 
-    async def checkpoints(self, thread_id: str) -> AsyncGenerator[OldCheckpoint, None]:
+    async def old_checkpoints(self, thread_id: str) -> AsyncGenerator[OldCheckpoint, None]:
         columns = "checkpoint_id, created_at, metadata::text, data::text"
         for (seq,) in await self._rows("seq", "AND thread_id = ? ORDER BY seq", thread_id):
             for name, at, metadata, data in await self._rows(columns, "AND thread_id = ? AND seq = ?", thread_id, seq):

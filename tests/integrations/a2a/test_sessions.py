@@ -1,0 +1,17 @@
+"""What every framework's sessions keep, on every store."""
+
+from __future__ import annotations
+
+from tests.integrations.suites import EveryLaw, InMemory, OnOtherStores
+
+
+class TestSessions(EveryLaw):
+    adapter = "tests.integrations.a2a.sessions:TaskSessions"
+
+
+class TestSessionsElsewhere(OnOtherStores):
+    adapter = TestSessions.adapter
+
+
+class TestSessionsInMemory(InMemory):
+    adapter = TestSessions.adapter
