@@ -84,6 +84,6 @@ def commit_outcome(commit: Commit, answer: Any) -> Outcome:
 
 def outcome_together(member: Commit | TaskWrites, answer: Any) -> Outcome | None:
     """The outcome of a step that was sent with others, by the answer of COMMIT or PUT_WRITES. None if it failed."""
-    if isinstance(answer, Exception) or (isinstance(answer, list) and answer[0] == b"DAMAGED"):
+    if isinstance(answer, Exception) or answer == [b"DAMAGED"]:
         return None
     return commit_outcome(member, answer) if isinstance(member, Commit) else Outcome(Verdict.COMMITTED)
