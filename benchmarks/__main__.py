@@ -55,6 +55,12 @@ def _memory(settings: Settings, _folder: Path) -> Section:
     return measure_served(settings)
 
 
+def _blocking(settings: Settings, folder: Path) -> Section:
+    from benchmarks.blocking_saves import blocking_section
+
+    return blocking_section(settings, folder)
+
+
 def _http(settings: Settings, folder: Path) -> Section:
     from benchmarks.http_load import http_section
 
@@ -90,6 +96,7 @@ TOPICS = {
     "loop": Topic(("memory",), _loop),
     "lists": Topic(("sqlite FULL", "postgresql"), _lists),
     "memory": Topic(("sqlite FULL",), _memory),
+    "blocking": Topic(("file", "sqlite FULL"), _blocking),
     "http": Topic(("http on sqlite", "postgresql"), _http),
     "langgraph": Topic(("postgresql",), _graphs),
     "objects": Topic(("s3",), _objects),

@@ -56,6 +56,16 @@ async def timed(call: Callable[[], Awaitable[object]]) -> float:
     return elapsed
 
 
+def timed_blocking(call: Callable[[], object]) -> float:
+    """The milliseconds of one call in a program without an event loop."""
+    gc.collect()
+    started = perf_counter()
+    found = call()
+    elapsed = (perf_counter() - started) * 1e3
+    del found
+    return elapsed
+
+
 async def in_turn(lanes: list[Calls], repeats: int) -> list[dict[str, float]]:
     """The medians of all calls of all lanes, in ever another order."""
     steps = [(index, name) for index, calls in enumerate(lanes) for name in calls]

@@ -13,4 +13,4 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 def ms(value: float | None) -> str:
     if value is None:
         return "–"
-    return f"{value:.0f}" if value >= 100 else f"{value:.1f}" if value >= 10 else f"{value:.3g}"
+    return f"{value:,.0f}" if value >= 100 else f"{value:.1f}" if value >= 10 else f"{value:.3g}"

@@ -156,8 +156,8 @@ class InSQLAlchemy(Sessions):
 class OpenAISubject(FrameworkSubject):
     name = "OpenAI Agents"
     call = "`add_items`"
-    own = "`SQLiteSession`"
-    in_memory = "`SQLiteSession` in memory"
+    own: str | None = "`SQLiteSession`"
+    in_memory: str | None = "`SQLiteSession` in memory"
     one_by_one = 1_000
     libraries: tuple[str, ...] = ("openai-agents",)
 

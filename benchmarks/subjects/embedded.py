@@ -64,7 +64,7 @@ class SQLiteSubject(Subject):
 
     name = "sqlite FULL"
     save_limit = 1.5
-    blocking_limit = 1.6
+    blocking_limit: ClassVar[float | None] = 1.6
     many_limit = 1.0
     durability: ClassVar[Literal["full", "normal"]] = "full"
 
@@ -91,6 +91,7 @@ class SQLiteNormalSubject(SQLiteSubject):
     name = "sqlite NORMAL"
     longest_thread = 1_000
     save_limit = 2.2
+    blocking_limit = None
     many_limit = 0.6
     durability: ClassVar[Literal["full", "normal"]] = "normal"
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import sqlite3
 import threading
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, closing
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 from locus.memory.backends import FileCheckpointer, sqlite_checkpointer
@@ -14,21 +13,8 @@ from locus.memory.backends.file.schema import file_name
 from locus.memory.backends.sql.flavour import Steps
 from locus.memory.backends.sqlite.engine import SQLiteEngine
 from locus.memory.checkpointer import Checkpointer
+from locus.testing.sqlite import SQLiteTestStore, out_of_reach
 from locus.testing.stores import DurableTestStore, Stall, StallTestStore
-
-
-@asynccontextmanager
-async def out_of_reach(*paths: Path) -> AsyncIterator[None]:
-    """What is there is put away, and the first path leads nowhere: like a disk that is not mounted."""
-    away = {path: path.with_name(f"away {path.name}") for path in paths if path.exists()}
-    for path, place in away.items():
-        path.rename(place)
-    paths[0].symlink_to(paths[0].parent / "not mounted" / paths[0].name)
-    yield
-    paths[0].unlink()
-    for path, place in away.items():
-        place.rename(path)
-
 
 _ENDLESS = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT count(*) FROM n"
 
@@ -59,33 +45,8 @@ class StallInSQLite(Stall):
         """With its deadline, or its caller's patience."""
 
 
-class SQLiteStore(DurableTestStore, StallTestStore):
-    """An SQLite file."""
-
-    def __init__(self, folder: Path) -> None:
-        self.path = folder / "locus.db"
-
-    @property
-    def url(self) -> str:
-        return f"sqlite:{self.path}"
-
-    def open(self, *, ttl_seconds: float | None = None) -> Checkpointer:
-        return sqlite_checkpointer(self.path, ttl_seconds=ttl_seconds)
-
-    async def corrupt(self, thread_id: str) -> None:
-        with closing(sqlite3.connect(self.path)) as connection, connection:
-            changed = connection.execute(
-                "UPDATE locus_runs SET items = substr(items, 1, length(items) - 2)"
-                " WHERE thread = (SELECT id FROM locus_threads WHERE thread_id = ?)",
-                (thread_id,),
-            )
-            assert changed.rowcount > 0
-
-    @asynccontextmanager
-    async def outage(self) -> AsyncIterator[None]:
-        beside = (self.path.with_name(f"{self.path.name}{end}") for end in ("", "-wal", "-shm"))
-        async with out_of_reach(*beside):
-            yield
+class SQLiteStore(SQLiteTestStore, StallTestStore):
+    """An SQLite file whose queries can stall."""
 
     @asynccontextmanager
     async def stalling(self, seconds: float) -> AsyncIterator[Stall]:

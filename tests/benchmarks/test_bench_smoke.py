@@ -12,7 +12,18 @@ from typing import Any
 import pytest
 
 from benchmarks.__main__ import TOPICS, Topic, chosen, chosen_topics, main
-from benchmarks.costs import Figure, PeerCost, ReadCost, Report, SaveCost, Section, Throughput, TurnCost
+from benchmarks.costs import (
+    Figure,
+    FrameworkCost,
+    PeerCost,
+    ReadCost,
+    Report,
+    SaveCost,
+    Section,
+    SideCost,
+    Throughput,
+    TurnCost,
+)
 from benchmarks.figures import figures
 from benchmarks.peers.environments import Environment, PeerError, peer_costs, run_peer
 from benchmarks.peers.running import Peer, run
@@ -66,7 +77,7 @@ def test_an_unknown_topic_is_refused_with_the_names_there_are(monkeypatch: pytes
 
 def test_a_topic_is_measured_if_the_chosen_backends_are_enough() -> None:
     assert chosen_topics("", chosen("memory,file")) == ["saves", "many", "loop"]
-    assert set(chosen_topics("", chosen(""))) == {"saves", "many", *TOPICS}
+    assert chosen_topics("", chosen("")) == ["frameworks", "saves", "many", *TOPICS]
     assert chosen_topics("many,loop", chosen("file")) == ["many", "loop"]
 
 
@@ -97,6 +108,20 @@ def save(workload: str, length: int) -> SaveCost:
 
 def read(length: int) -> ReadCost:
     return ReadCost("sqlite FULL", length, 10.0, 12.0, 8.0, 0.3, 0.3, 1_200 * length, 1_000 * length, 900 * length)
+
+
+def graph_costs() -> list[FrameworkCost]:
+    """Ours adds more than LangGraph's own at 30 turns, and nothing at 10,000."""
+    return [
+        FrameworkCost(
+            "LangGraph, `add_messages`", "`ainvoke`", "PostgreSQL", "`AsyncPostgresSaver`", "`InMemorySaver`", length,
+            3_000 * length, SideCost(ours, 1.0, 5_000.0), SideCost(theirs, 1.0, 6_000_000.0), SideCost(floor, 1.0),
+        )
+        for length, floor, theirs, ours in GRAPHS
+    ]  # fmt: skip
+
+
+GRAPHS = ((30, 3.0, 5.0, 7.0), (1_000, 9.0, 100.0, 12.0), (10_000, 99.0, 1_099.0, 98.0))
 
 
 @pytest.fixture
@@ -163,7 +188,7 @@ def test_turns_that_cost_too_much_are_marked(report: Report, change: Any, what: 
 
 
 def test_too_few_saves_at_once_are_marked(report: Report) -> None:
-    report.throughput = [replace(report.throughput[0], ours=1_100.0)]
+    report.throughput = [replace(report.throughput[0], ours=900.0)]
     what = "saves per second of many conversations at once ÷ the floor's"
     assert [figure.what for figure in figures(report) if not figure.ok] == [what]
 
@@ -181,6 +206,8 @@ def test_a_report_can_be_read_again(report: Report) -> None:
     report.sections["loop"] = Section("Loop", [Figure("a", "b", "c", "d", True)], "table")
     report.took["loop"] = 1.5
     report.peers = [PeerCost("other", 10, 1.0, 2.0, None, 5_000)]
+    report.frameworks = graph_costs()
+    report.versions = {"PostgreSQL": "17.2"}
     assert Report.from_dict(json.loads(json.dumps(report.as_dict()))) == report
 
 
@@ -239,7 +266,8 @@ def test_the_pages_get_the_figures_of_one_run(report: Report, tmp_path: Path, mo
     report.saves += [replace(cost, backend="postgresql") for cost in report.saves]
     report.reads += [replace(cost, backend="postgresql") for cost in report.reads]
     report.turns += [replace(cost, backend="postgresql", turn_ms=9.0) for cost in report.turns]
-    report.peers = [PeerCost("LangGraph 1 `AsyncPostgresSaver`", 640, 80.0, 9.0, 9.0, 900_000_000, "cut off")]
+    report.frameworks = graph_costs()
+    report.versions = {"PostgreSQL": "17.2", "langgraph": "1.2.22", "langgraph-checkpoint-postgres": "3.2.0"}
     data = tmp_path / "latest.json"
     data.write_text(json.dumps(report.as_dict()), encoding="utf-8")
     (tmp_path / "docs").mkdir()
@@ -256,7 +284,11 @@ def test_the_pages_get_the_figures_of_one_run(report: Report, tmp_path: Path, mo
             assert text.endswith("\n<!-- /figures -->\nafter\n")
             assert "outdated" not in text
     assert "a save takes 1 ms at turn 10 and 1 ms at turn 1,000" in " ".join(readme.split())
-    assert "takes 900 MB after 640 turns" in " ".join(readme.split())
+    assert "adds 5.0 KB to PostgreSQL; with LangGraph's own saver 6,000.0 KB" in " ".join(readme.split())
+    assert "| `add_messages` | 2 → 4 | 1,000 → −1 |" in readme, "even where somebody else is better"
+    assert "PostgreSQL 17.2, LangGraph 1.2.22, its saver 3.2.0" in " ".join(readme.split())
+    assert "### A turn through the framework" in benchmarks
+    assert "Versions: langgraph 1.2.22, langgraph-checkpoint-postgres 3.2.0" in benchmarks
     assert max(map(len, readme.splitlines())) <= 118
     flat = "a turn of a worker that knows nothing, at 1,000 ÷ at 10 turns | ≤ 1.25 | sqlite FULL, postgresql | – |"
     assert flat in benchmarks
@@ -264,10 +296,11 @@ def test_the_pages_get_the_figures_of_one_run(report: Report, tmp_path: Path, mo
 
 def test_a_plot_shows_other_libraries_as_far_as_they_got(report: Report, tmp_path: Path) -> None:
     report.peers = [
-        PeerCost("LangGraph 1 `SqliteSaver`", 10, 1.0, 2.0, None, 5_000_000, turn_ms=3.0),
-        PeerCost("LangGraph 1 `SqliteSaver`", 640, 80.0, None, None, 900_000_000, "cut off"),
+        PeerCost("locus-sdk 3 `FileCheckpointer`", 10, 1.0, 2.0, None, 5_000_000, turn_ms=3.0),
+        PeerCost("locus-sdk 3 `FileCheckpointer`", 640, 80.0, None, None, 900_000_000, "cut off"),
         PeerCost("absent", 0, None, None, None, None, "could not be installed"),
     ]
+    report.frameworks = graph_costs()
     data, picture = tmp_path / "latest.json", tmp_path / "cost.png"
     data.write_text(json.dumps(report.as_dict()), encoding="utf-8")
     draw(Report.from_dict(json.loads(data.read_text(encoding="utf-8"))), picture)

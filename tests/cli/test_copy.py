@@ -140,6 +140,6 @@ def test_the_bar_says_how_far_it_is() -> None:
 
     screen = Screen()
     with ProgressBar(screen) as bar:
-        bar.show(Report("a", "b", threads=4, done=2, checkpoints=1234))
-        bar.show(Report("a", "b", threads=4, done=3))  # too soon to be shown
+        bar.report(Report("a", "b", threads=4, done=2, checkpoints=1234))
+        bar.report(Report("a", "b", threads=4, done=3))  # too soon to be shown
     assert screen.getvalue() == f"\r[{'#' * 15}{'.' * 15}] 2/4 threads, 1,234 checkpoints\x1b[K\r\x1b[K"

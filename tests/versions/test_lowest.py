@@ -33,13 +33,14 @@ Packages = dict[NormalizedName, tuple[Version, list[str]]]
 
 PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
 MODELS = ("openai", "anthropic", "ollama")
-FRAMEWORKS = {"langgraph": "langgraph", "openai-agents": "openai_agents", "llmfy": "llmfy"}
+FRAMEWORKS = {"langgraph": "langgraph", "openai-agents": "openai_agents", "llmfy": "llmfy", "crewai": "crewai"}
 TOGETHER = {
     "claude-agent-sdk": "claude_agent_sdk",
     "pydantic-ai": "pydantic_ai",
     "google-adk": "google_adk",
     "agent-framework": "agent_framework",
     "strands": "strands",
+    "a2a": "a2a",
 }
 """Frameworks whose floors can be installed together: one environment is enough for them."""
 

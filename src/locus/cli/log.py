@@ -136,13 +136,9 @@ async def _print(
         return
     rows: list[list[Cell]] = []
     if options.graph:
-        names = {f"{entry.namespace}\0{entry.checkpoint_id}": entry for entry in entries}
-        nodes = [
-            Node(name, None if entry.parent_id is None else f"{entry.namespace}\0{entry.parent_id}")
-            for name, entry in names.items()
-        ]
-        for row in drawn(nodes):
-            drawn_entry = names[row.node.name] if row.node else None
+        nodes = {Node.of(entry): entry for entry in entries}
+        for row in drawn(list(nodes)):
+            drawn_entry = nodes[row.node] if row.node else None
             cells = [] if drawn_entry is None else _cells(options, drawn_entry, stats, entries, latest)
             rows.append([row.lanes, *cells])
     else:

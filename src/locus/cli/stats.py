@@ -11,7 +11,7 @@ from locus.cli import commands
 from locus.cli.commands import ExitCode
 from locus.cli.terminal import Cell, ProgressLine, Styled, Terminal
 from locus.cli.vacuum import age
-from locus.errors import BackendUnavailableError, ConfigurationError, LocusError
+from locus.errors import ConfigurationError
 from locus.looking.formatting import bytes_text, dotted, visible
 
 if TYPE_CHECKING:
@@ -59,13 +59,13 @@ def _rules(text: str) -> tuple[float | None, int | None]:
 
 
 async def run(store: CheckpointStore, options: argparse.Namespace, terminal: Terminal) -> int | None:
-    from locus.looking.usage import Sums, thread_ids
+    from locus.looking.usage import Sums
 
-    older, keep = options.if_vacuum or (None, None)
+    rules = options.if_vacuum or (None, None)
     if options.thread is not None:
         from locus.looking.revisions import resolve_thread
 
-        sizes = await store.sizes(options.thread, older, keep)
+        sizes = await store.sizes(options.thread, *rules)
         if sizes is None:
             await resolve_thread(store, options.thread)
             raise ConfigurationError("this store does not tell what a thread takes")
@@ -73,14 +73,7 @@ async def run(store: CheckpointStore, options: argparse.Namespace, terminal: Ter
         return None
     sums = Sums()
     with ProgressLine(terminal.err, "threads measured") as bar:
-        async for thread_id in thread_ids(store, options.prefix):
-            try:
-                sums.add(await store.sizes(thread_id, older, keep), options.top)
-            except BackendUnavailableError:
-                raise
-            except LocusError as error:
-                sums.damaged.append((thread_id, error))
-            bar.show(sums.threads)
+        await sums.measure(store, options.prefix, rules, options.top, bar.show)
     _all_threads(sums, options, terminal)
     for thread_id, reason in sums.damaged[:10]:
         terminal.note(f"thread {thread_id!r} cannot be measured: {reason}")

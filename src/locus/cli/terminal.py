@@ -16,7 +16,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final, Self, TextIO
@@ -105,7 +105,7 @@ class Terminal:
             for piece in self._folded(shown, self.columns - len(indent)) if self.interactive else [shown]:
                 self._lines.append(f"{indent}{self.styled(Styled(piece, style))}")
 
-    def table(self, rows: Sequence[Sequence[Cell]], *, last_cut: bool = True) -> None:
+    def table(self, rows: Sequence[Sequence[Cell]]) -> None:
         """Add rows in aligned columns. On a terminal, the widest columns are cut until a row fits."""
         if not rows:
             return
@@ -134,7 +134,7 @@ class Terminal:
         text = json.dumps(value, ensure_ascii=False, indent=indent, default=_as_json)
         # Characters that could turn a line around, start a sequence, or be taken for the end of a line are escaped.
         # Into a pipe, too: what is behind it may be a terminal, and a program reads the same value.
-        return _SHAPELESS.sub(_json_escape, text)
+        return _SHAPELESS.sub(lambda character: json.dumps(character[0])[1:-1], text)
 
     def flush(self) -> None:
         """Write the gathered lines, and then the notes."""
@@ -218,10 +218,6 @@ _SHAPELESS: Final = re.compile(
 )
 
 
-def _json_escape(character: re.Match[str]) -> str:
-    return json.dumps(character[0])[1:-1]
-
-
 def _plain(cell: Cell) -> str:
     return cell if isinstance(cell, str) else cell.text
 
@@ -244,15 +240,14 @@ def _as_json(value: Any) -> Any:
 
 
 class ProgressLine:
-    """A line on standard error that counts what was done, if that takes more than a second and a terminal shows it."""
+    """A line on standard error that says what was done, if that takes more than a moment and a terminal shows it."""
 
     PAUSE: Final = 0.1
-    AFTER: Final = 1.0
 
-    def __init__(self, stream: TextIO, what: str, clock: Callable[[], float] = time.monotonic) -> None:
-        self._stream, self._what, self._clock = stream, what, clock
+    def __init__(self, stream: TextIO, what: str = "", *, after: float = 1.0) -> None:
+        self._stream, self._what = stream, what
         self._watched = stream.isatty()
-        self._next = clock() + self.AFTER
+        self._next = time.monotonic() + after
         self._shown = False
 
     def __enter__(self) -> Self:
@@ -263,17 +258,16 @@ class ProgressLine:
             self._stream.write("\r\x1b[K")
             self._stream.flush()
 
-    def show(self, done: int, of: int | None = None) -> None:
-        now = self._clock()
-        if not self._watched or now < self._next:
-            return
-        self._next, self._shown = now + self.PAUSE, True
-        if of:
-            bar = "#" * (30 * min(done, of) // of)
-            self._stream.write(f"\r[{bar:.<30}] {done:,}/{of:,} {self._what}\x1b[K")
-        else:
-            self._stream.write(f"\r{done:,} {self._what}\x1b[K")
-        self._stream.flush()
+    def show(self, done: int) -> None:
+        self.put(f"{done:,} {self._what}")
+
+    def put(self, text: str) -> None:
+        """Show a text, unless another one was shown just now."""
+        now = time.monotonic()
+        if self._watched and now >= self._next:
+            self._next, self._shown = now + self.PAUSE, True
+            self._stream.write(f"\r{text}\x1b[K")
+            self._stream.flush()
 
 
 def columns_of(pairs: Iterable[tuple[str, Cell]]) -> list[list[Cell]]:

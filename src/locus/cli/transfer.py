@@ -6,11 +6,11 @@ import argparse
 import asyncio
 import json
 import sys
-import time
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, TextIO
 
-from locus.cli import tokens
+from locus.cli import commands, tokens
+from locus.cli.terminal import ProgressLine
 
 if TYPE_CHECKING:
     from locus.transfer.report import Report
@@ -23,6 +23,8 @@ Keep a URL that contains a password in an environment variable: env:NAME stands 
 You can stop the command at any moment and run it again; it continues where it was. At the end it reads every checkpoint
 back from the destination and compares it with the source. The exit code is 0 if all threads are there and equal, 1 if
 some are not (they are listed), 2 if nothing could be done, and 130 if it was interrupted."""
+
+WIDTH = 30
 
 
 def describe(
@@ -41,15 +43,15 @@ def add_options(command: argparse.ArgumentParser) -> None:
         "--threads", default="*", metavar="PATTERN", help="only threads whose ids match: * is any text, ? one character"
     )
     add("--dry-run", action="store_true", help="read everything, write nothing, and report what would be done")
-    add("--jobs", type=_jobs, default=4, metavar="N", help="how many threads are moved at the same time (4)")
+    add(
+        "--jobs",
+        type=commands.number(1, 64),
+        default=4,
+        metavar="N",
+        help="how many threads are moved at the same time (4)",
+    )
     add("--json", action="store_true", help="print the result as JSON")
     tokens.add_option(command)
-
-
-def _jobs(text: str) -> int:
-    if not text.isdecimal() or not 1 <= int(text) <= 64:
-        raise argparse.ArgumentTypeError("a number from 1 to 64")
-    return int(text)
 
 
 def run(options: argparse.Namespace, work: Callable[..., Awaitable[Report]]) -> int:
@@ -62,7 +64,7 @@ def run(options: argparse.Namespace, work: Callable[..., Awaitable[Report]]) -> 
             pattern=options.threads,
             dry_run=options.dry_run,
             jobs=options.jobs,
-            progress=bar.show,
+            progress=bar.report,
         )
 
     with ProgressBar(sys.stderr) as bar:
@@ -94,34 +96,13 @@ def summary(report: Report) -> str:
     return "\n".join(lines)
 
 
-WIDTH = 30
-PAUSE = 0.1
-"""Seconds between two updates of the progress bar."""
-
-
-class ProgressBar:
-    """Shows progress on one line of a terminal. Writes nothing if the stream is not a terminal."""
+class ProgressBar(ProgressLine):
+    """A bar of the threads that are done."""
 
     def __init__(self, stream: TextIO) -> None:
-        self._stream = stream
-        self._is_terminal = stream.isatty()
-        self._next = 0.0
+        super().__init__(stream, after=0.0)
 
-    def __enter__(self) -> ProgressBar:
-        return self
-
-    def __exit__(self, *_exc: object) -> None:
-        if self._next:
-            self._stream.write("\r\x1b[K")
-            self._stream.flush()
-
-    def show(self, report: Report) -> None:
-        now = time.monotonic()
-        if not self._is_terminal or now < self._next:
-            return
-        self._next = now + PAUSE
+    def report(self, report: Report) -> None:
         finished = report.done + len(report.problems)
         filled = "#" * (WIDTH * finished // max(1, report.threads))
-        text = f"[{filled:.<{WIDTH}}] {finished:,}/{report.threads:,} threads, {report.checkpoints:,} checkpoints"
-        self._stream.write(f"\r{text}\x1b[K")
-        self._stream.flush()
+        self.put(f"[{filled:.<{WIDTH}}] {finished:,}/{report.threads:,} threads, {report.checkpoints:,} checkpoints")

@@ -16,6 +16,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from locus.memory.model.records import Entry
+
 MOST_LANES: Final = 24
 """The number of lanes side by side. The lines beyond it are drawn in the last lane: more would help nobody."""
 
@@ -26,6 +28,12 @@ class Node:
 
     name: str
     parent: str | None
+
+    @classmethod
+    def of(cls, entry: Entry) -> Node:
+        """The node of a checkpoint. Other namespaces may have the same ids."""
+        parent = None if entry.parent_id is None else f"{entry.namespace}\0{entry.parent_id}"
+        return cls(f"{entry.namespace}\0{entry.checkpoint_id}", parent)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,11 +1,11 @@
-"""The bytes of threads: by kind, and of many threads together. Pure but for `thread_ids`."""
+"""The bytes of threads: by kind, and of many threads together."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from typing import Final
 
-from locus.errors import LocusError
+from locus.errors import BackendUnavailableError, LocusError
 from locus.looking.formatting import dotted
 from locus.memory.model.sizes import ThreadSizes
 from locus.memory.store import CheckpointStore
@@ -54,6 +54,24 @@ class Sums:
         self.largest.append(sizes)
         if len(self.largest) > 2 * most + 100:
             self.cut(most)
+
+    async def measure(
+        self,
+        store: CheckpointStore,
+        prefix: str,
+        rules: tuple[float | None, int | None],
+        most: int,
+        progress: Callable[[int], None],
+    ) -> None:
+        """Add all threads of a prefix, as `add` does. `rules` are those of a vacuum: an age in days, and a number."""
+        async for thread_id in thread_ids(store, prefix):
+            try:
+                self.add(await store.sizes(thread_id, *rules), most)
+            except BackendUnavailableError:
+                raise
+            except LocusError as error:
+                self.damaged.append((thread_id, error))
+            progress(self.threads)
 
     def cut(self, most: int) -> None:
         """Keep the `most` largest threads, in order."""

@@ -406,12 +406,18 @@ class KeepsWrites(ABC):
         """Read the pending writes of a checkpoint, of one task or of all, by (task_path, task_id, idx)."""
 
     async def ancestors(
-        self, thread_id: str, namespace: str, checkpoint_id: str, limit: int, channels: Collection[str]
+        self,
+        thread_id: str,
+        namespace: str,
+        checkpoint_id: str,
+        limit: int,
+        channels: Collection[str],
+        known: Collection[str],
     ) -> list[Ancestor]:
         """Read the ancestors of a checkpoint, its parent first, with their pending writes to some channels.
 
         The list has `limit` (1 or more) of them, or ends with one whose parent is not there, or is on it already. Runs
-        are left out. Everything is as of one instant.
+        are left out. So may be everything else of checkpoints whose revs are `known`. Everything is as of one instant.
 
         Engines override this where they need not ask for each ancestor, and where they read nothing else.
         """
@@ -466,7 +472,7 @@ async def _with_writes(
                 page = await engine.export(thread_id, low - 1, high - low + 1, {})
                 for stored in page.checkpoints:
                     place = stored.entry.namespace, stored.entry.checkpoint_id
-                    found[place] = Ancestor(stored, page.writes.get(place, []))
+                    found[place] = Ancestor.of(stored, page.writes.get(place, ()), channels)
                 if not page.more or not page.checkpoints:
                     break
                 low = page.checkpoints[-1].entry.seq + 1
@@ -476,9 +482,8 @@ async def _with_writes(
             stored_now = await engine.read_part(thread_id, *place, Ends(1))
             if stored_now is not None:
                 writes = await engine.get_writes(thread_id, *place, None)
-                found[place] = Ancestor(replace(stored_now, runs={}), writes)
-    ancestors = [found[place] for entry in line if (place := (entry.namespace, entry.checkpoint_id)) in found]
-    return [Ancestor(stored, [write for write in writes if write.channel in channels]) for stored, writes in ancestors]
+                found[place] = Ancestor.of(replace(stored_now, runs={}), writes, channels)
+    return [found[place] for entry in line if (place := (entry.namespace, entry.checkpoint_id)) in found]
 
 
 class FindsMetadata(ABC):

@@ -7,7 +7,7 @@ engines only store.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -364,17 +364,17 @@ class CheckpointStore:
             lanes = self._lanes_here = self._lanes.current()
         return lanes
 
-    async def commit(self, commit: Commit) -> Outcome:
+    def commit(self, commit: Commit) -> Coroutine[Any, Any, Outcome]:
         """Send a commit to the engine, possibly in one transaction with others. The caller is inside of `using`."""
         lanes = self._current_lanes()
         if lanes is None:
-            return await self.engine.commit(commit)
+            return self.engine.commit(commit)
         size = len(commit.head) + len(commit.manifest) + len(commit.metadata)
         for run in commit.runs:
             size += len(run.items)
         for run in commit.values:
             size += len(run.items)
-        return await lanes.send(commit, size)
+        return lanes.send(commit, size)
 
     @staticmethod
     def refused(commit: Commit, outcome: Outcome) -> NoReturn:
@@ -401,7 +401,7 @@ class CheckpointStore:
             self._traces.drop(key)
         if self.caches:
             notes = self.cache.notes
-            notes.append(commit)
+            notes.append((commit, plan.cuts))
             if len(notes) >= MOST_NOTES or sum([len(run.items) for run in commit.runs]) >= LARGE_NOTE:
                 self.cache.take_notes()
         return Saved(commit.checkpoint_id, trace, attempts, commit)
@@ -843,16 +843,25 @@ class CheckpointStore:
             return await engine.get_writes(thread_id, namespace, checkpoint_id, task_id)
 
     async def ancestors(
-        self, thread_id: str, checkpoint_id: str, namespace: str, limit: int, channels: Collection[str]
+        self,
+        thread_id: str,
+        checkpoint_id: str,
+        namespace: str,
+        limit: int,
+        channels: Collection[str],
+        known: Collection[str] = (),
     ) -> list[Ancestor]:
-        """Checkpoints from which one was made, without their runs, and what tasks wrote to these channels since."""
+        """Checkpoints from which one was made, without their runs, and what tasks wrote to these channels since.
+
+        The caller has those whose revs are `known`, so they need not be given again.
+        """
         engine = self._with_capability(KeepsWrites, "pending writes")
         check_ids(thread_id, None, namespace)
         check_id(checkpoint_id, "checkpoint_id")
         for channel in channels:
             check_id(channel, "channel", empty=True)
         async with self.using():
-            return await engine.ancestors(thread_id, namespace, checkpoint_id, max(1, limit), channels)
+            return await engine.ancestors(thread_id, namespace, checkpoint_id, max(1, limit), channels, known)
 
     async def close(self) -> None:
         self._lanes_here = None

@@ -223,6 +223,7 @@ class ObservedStore(CheckpointStore):
     read_since = _measured("load", CheckpointStore.read_since, Telemetry.loaded)
     entry = _measured("get_metadata", CheckpointStore.entry)
     history = _measured("history", CheckpointStore.history)
+    ancestors = _measured("history", CheckpointStore.ancestors)
     diff = _measured("diff", CheckpointStore.diff)
     compare = _measured("diff", CheckpointStore.compare)
     namespaces = _measured("list_namespaces", CheckpointStore.namespaces)

@@ -34,6 +34,9 @@ COMPRESS_FROM = 8_192
 INLINE_BYTES = 65_536
 """The largest body that is parsed on the event loop, in bytes."""
 
+LARGE_TEXT = 1_000_000
+"""A text of this many characters is put together by a worker thread."""
+
 FORM_BYTES = 65_536
 MOST_FIELDS = 32
 """The most fields of a form of the inspector. `FORM_BYTES` is the most bytes of one."""
@@ -227,6 +230,17 @@ class _Decompressor:
 
 def _too_large(limits: Limits) -> Problem:
     return Problem(413, "too_large", f"a body has at most {limits.body_bytes} bytes here", headers=_CLOSE)
+
+
+async def made(request: Request, size: int, text: Callable[[], str], *, times: int) -> str:
+    """A text of about `size` characters, which `text` makes. A worker thread does so if it is large.
+
+    Then it counts `times` as memory of the request.
+    """
+    if size < LARGE_TEXT:
+        return text()
+    share_of(request).take(times * size)
+    return await asyncio.to_thread(text)
 
 
 async def json_response(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeVar
 
@@ -11,8 +10,7 @@ from starlette.responses import Response
 
 from locus.memory.model.codec import encode_trusted
 from locus.memory.model.records import Entry, Hit
-from locus.server.bodies import text_response
-from locus.server.memory_budget import share_of
+from locus.server.bodies import made, text_response
 from locus.wire.format import entry_data, hit_data
 from locus.wire.problems import Problem
 
@@ -22,8 +20,6 @@ MOST_LISTED = 10_000
 """The most ids, or checkpoints of one thread, in one answer."""
 FIRST_PORTION = 128
 """How many checkpoints to read first, before their size is known."""
-LARGE_LIST = 1_000_000
-"""A list of this many characters is written by a worker thread."""
 _GROWTH = 4
 _ENTRY = 500
 """About how many characters an entry has besides its metadata."""
@@ -50,15 +46,7 @@ async def list_response(request: Request, name: str, entries: Sequence[E], **mor
         others = f",{encode_trusted(more)[1:-1]}" if more else ""
         return f'{{"{name}":{encode_trusted([_data(entry) for entry in entries])}{others}}}'
 
-    return await list_text_response(request, size_of(entries), text)
-
-
-async def list_text_response(request: Request, size: int, text: Callable[[], str]) -> Response:
-    """The answer with a list of about `size` characters, which `text` writes."""
-    if size < LARGE_LIST:
-        return await text_response(request, text())
-    share_of(request).take(2 * size)
-    return await text_response(request, await asyncio.to_thread(text))
+    return await text_response(request, await made(request, size_of(entries), text, times=2))
 
 
 def size_of(entries: Sequence[Entry | Hit]) -> int:

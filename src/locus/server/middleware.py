@@ -80,13 +80,13 @@ class ServerMiddleware:
     ) -> None:
         self._app = app
         self._guard = guard
-        self._metrics = metrics
+        self.metrics = metrics
         self._hosts = None if hosts is None else frozenset(host.lower() for host in hosts)
         self.memory = memory
         self._rate = rate
         self._buckets: dict[str, Bucket] = {}
         self._audit = audit
-        self._digests = digests or Digests()
+        self.digests = digests or Digests()
         self._inspector = inspector
 
     def use_tokens(self, tokens: Iterable[Token]) -> None:
@@ -167,7 +167,7 @@ class ServerMiddleware:
         operation = _operation(request.scope)
         method = request.scope["method"] if request.scope["method"] in _METHODS else "other"
         seconds = time.perf_counter() - request.started
-        self._metrics.count(operation, method, request.status, seconds, request.received, request.sent)
+        self.metrics.count(operation, method, request.status, seconds, request.received, request.sent)
         level = logging.DEBUG if operation in _PROBES else logging.INFO
         if LOGGER.isEnabledFor(level):
             LOGGER.log(level, "request", extra={"facts": request.facts(operation, method, seconds)})
@@ -192,16 +192,7 @@ class ServerMiddleware:
 
     def threads(self, scope: Scope) -> list[str]:
         """The threads that a request names, as digests."""
-        return [self._digests.of(thread_id) for thread_id in scope.get(THREADS_KEY, ())]
-
-    def digest(self, text: str) -> str:
-        return self._digests.of(text)
-
-    def begin(self) -> None:
-        self._metrics.in_flight.inc()
-
-    def end(self) -> None:
-        self._metrics.in_flight.dec()
+        return [self.digests.of(thread_id) for thread_id in scope.get(THREADS_KEY, ())]
 
 
 class _HandledRequest:
@@ -221,37 +212,36 @@ class _HandledRequest:
         self.request_id = _request_id(scope["headers"])
 
     async def run(self) -> None:
-        self._middleware.begin()
-        share = MemoryShare(self._middleware.memory)
+        middleware = self._middleware
+        middleware.metrics.in_flight.inc()
+        share = MemoryShare(middleware.memory)
         share.put_into(self.scope)
         try:
-            await self._middleware.dispatch(self.scope, self._receive, self._send)
+            await middleware.dispatch(self.scope, self._receive, self._send)
         except Problem as problem:
             await self._send_problem(problem)
         except HTTPException as error:
-            await self._send_problem(self._middleware.routing_problem(error, self.scope))
+            await self._send_problem(middleware.routing_problem(error, self.scope))
         except LocusError as error:
             problem_found = problem_of(error)
             if problem_found.status >= 500 and not isinstance(error, CapabilityError):
-                self._log_failure(_MESSAGES.get(problem_found.code, "failed"), error)
+                facts = {**self._about(error), **error_facts(error)}
+                LOGGER.error(_MESSAGES.get(problem_found.code, "failed"), extra={"facts": facts})
             await self._send_problem(problem_found)
         except Exception as error:  # noqa: BLE001 - logged, and answered as a failure of this server
             LOGGER.exception("failed", extra={"facts": self._about(error)})
             await self._send_problem(failure(500, "failed"))
         finally:
             share.give_back()
-            self._middleware.end()
-            self._middleware.count(self)
-
-    def _log_failure(self, message: str, error: LocusError) -> None:
-        LOGGER.error(message, extra={"facts": {**self._about(error), **error_facts(error)}})
+            middleware.metrics.in_flight.dec()
+            middleware.count(self)
 
     def _about(self, error: Exception) -> dict[str, Any]:
         """The facts about a failure that help to find its cause. Equal errors have equal digests."""
         return {
             "request_id": self.request_id,
             "threads": self._middleware.threads(self.scope),
-            "digest": self._middleware.digest(str(error)),
+            "digest": self._middleware.digests.of(str(error)),
         }
 
     @property

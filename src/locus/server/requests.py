@@ -7,7 +7,7 @@ OpenAPI document is made from the same model. The error for an invalid field nam
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Annotated, Any, Self, TypeVar
 from urllib.parse import parse_qsl
@@ -74,30 +74,25 @@ def _digits(value: Any) -> Any:
     return int(value) if isinstance(value, str) and _WHOLE_NUMBER.fullmatch(value) else value
 
 
-def _path(value: Any) -> Any:
-    """Read the path to a list from the JSON text of a query."""
-    if not isinstance(value, str):
-        return value
-    try:
-        return path_from(value)
-    except ValueError:
-        raise invalid("path", f'the names that lead to a list, at most {MAX_DEPTH}, as JSON: ["messages"]') from None
+def _in_json(read: Callable[[str], Any], wanted: str) -> BeforeValidator:
+    """A validator that reads the JSON text of a parameter, which must be what is `wanted`."""
+
+    def validate(value: Any, info: ValidationInfo) -> Any:
+        try:
+            return read(value) if isinstance(value, str) else value
+        except ValueError:
+            raise invalid(info.field_name, wanted) from None
+
+    return BeforeValidator(validate)
 
 
-def _window(value: Any) -> Any:
-    try:
-        window = window_from(value)
-    except ValueError:
-        wanted = f'how many of the last items of which lists, at most {MOST_LISTS}, as JSON: [50,[["messages"]]]'
-        raise invalid("window", wanted) from None
+def _window(text: str) -> Any:
+    window = window_from(text)
     return window.last, tuple(window.paths)
 
 
-def _held(value: Any) -> Any:
-    try:
-        held = held_from(value)
-    except ValueError:
-        raise invalid("held", 'the id and the rev of a checkpoint, as JSON: ["c6","r6"]') from None
+def _held(text: str) -> Any:
+    held = held_from(text)
     return held.checkpoint_id, held.rev
 
 
@@ -132,10 +127,15 @@ Many = Annotated[list[T], Field(fail_fast=True)]
 AT_ONCE = WrapValidator(_at_once)
 """A validator for the values of an object: the first invalid one ends the check."""
 _Names = Annotated[tuple[str, ...], Field(min_length=1, max_length=MAX_DEPTH)]
-ItemPath = Annotated[_Names, BeforeValidator(_path)]
+ItemPath = Annotated[
+    _Names, _in_json(path_from, f'the names that lead to a list, at most {MAX_DEPTH}, as JSON: ["messages"]')
+]
 ItemPaths = Annotated[tuple[_Names, ...], Field(max_length=MOST_LISTS)]
-WindowOfLists = Annotated[tuple[Annotated[int, Field(ge=1, le=MOST)], ItemPaths], BeforeValidator(_window)]
-HeldIds = Annotated[tuple[Id, Id], BeforeValidator(_held)]
+WindowOfLists = Annotated[
+    tuple[Annotated[int, Field(ge=1, le=MOST)], ItemPaths],
+    _in_json(_window, f'how many of the last items of which lists, at most {MOST_LISTS}, as JSON: [50,[["messages"]]]'),
+]
+HeldIds = Annotated[tuple[Id, Id], _in_json(_held, 'the id and the rev of a checkpoint, as JSON: ["c6","r6"]')]
 IN_QUERY = BeforeValidator(_digits)
 """A validator for numbers in a query, where everything is text."""
 QueryFlag = Annotated[bool, BeforeValidator(_word)]

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from locus.testing.laws.saving.copies import CopyLaws
     from locus.testing.laws.search.metadata import MetadataLaws
     from locus.testing.laws.search.words import SearchLaws
+    from locus.testing.sqlite import SQLiteTestStore
     from locus.testing.stateful import ThreadsMachine
     from locus.testing.stores import DurableTestStore, OutageTestStore, Stall, StallTestStore, TestStore
 
@@ -48,6 +49,7 @@ _HOMES = {
     "MetadataLaws": "laws.search.metadata",
     "OutageLaws": "laws.durability.outage",
     "OutageTestStore": "stores",
+    "SQLiteTestStore": "sqlite",
     "SaverLaws": "laws.handles.saver",
     "SearchLaws": "laws.search.words",
     "Stall": "stores",
@@ -69,6 +71,7 @@ __all__ = [
     "MetadataLaws",
     "OutageLaws",
     "OutageTestStore",
+    "SQLiteTestStore",
     "SaverLaws",
     "SearchLaws",
     "Stall",

@@ -7,13 +7,14 @@
     version = await document.save({"title": "Tea"}, lists={"messages": [first]})
     version = await document.save(version.fields, lists={"messages": Kept(1, [second])}, after=version)
 
-Whoever writes an adapter needs this package, `locus.errors`, and nothing else of the store:
+Whoever writes an adapter needs this package, `locus.errors`, and nothing else of the store. The page "Your own
+framework" of the documentation builds one.
 
 - `ThreadStore` is a store that is open: it lists, copies and deletes threads, and gives out their documents and logs.
   `AsyncStoreUser`, `BlockingStoreUser` and `BothWaysStoreUser` are base classes for what a user opens by name.
 - `Document` is one namespace of a thread as lists and fields. Each save is a checkpoint, and stores what is new in it.
 - `EncodedDocument` is a document whose lists the caller encodes and recognises itself. `EncodedList`, `EncodedVersion`,
-  `ReadVersion` and `ItemDecoder` belong to it.
+  `ReadVersion`, `Ancestor` and `ItemDecoder` belong to it.
 - `ItemLog` is a list that many writers append to, without anyone reading it first.
 - `SessionPoint` and the functions beside it tell the history of a session, and which sessions there are.
 - `locus.threads.ids`, `.json`, `.limits` and `.blocking` are what adapters need beside that.
@@ -26,6 +27,7 @@ from locus.memory.model.records import ANY, CheckpointKey, Entry, NewestThreads,
 from locus.memory.store import SPECIAL_CHANNELS
 from locus.threads.document import Change, Document, Kept, Version
 from locus.threads.encoded import (
+    Ancestor,
     DecodedList,
     EncodedDocument,
     EncodedList,
@@ -52,6 +54,7 @@ __all__ = [
     "ANY",
     "SPECIAL_CHANNELS",
     "Addition",
+    "Ancestor",
     "AsyncStoreUser",
     "BlockingStoreUser",
     "BothWaysStoreUser",

@@ -43,6 +43,7 @@ from locus.memory.store import CheckpointStore
 from locus.threads.limits import AT_ONCE
 
 __all__ = [
+    "Ancestor",
     "DecodedList",
     "EncodedDocument",
     "EncodedList",
@@ -74,10 +75,18 @@ class ItemDecoder:
     `decode_items` gets some items of a list as plain values, and the path of the list for errors, and returns as many
     objects. All versions of one thread may share a decoder, and those of another thread need one of their own: the
     parts of a copied thread have the same names.
+
+    `recall` is for a caller who remembers what texts were decoded to: it is given a text, and a function that decodes
+    it, and returns new objects.
     """
 
-    def __init__(self, decode_items: Callable[[Any, Path], list[Any]]) -> None:
+    def __init__(
+        self,
+        decode_items: Callable[[Any, Path], list[Any]],
+        recall: Callable[[str, Callable[[], list[Any]]], list[Any]] | None = None,
+    ) -> None:
         self._decode_items = decode_items
+        self._recall = recall
         self._runs: dict[tuple[str, int], list[Any]] = {}
         self._newest: dict[str, _DecodedExtent] = {}
 
@@ -95,10 +104,15 @@ class ItemDecoder:
         for run, low, high in visible(extent, runs):
             decoded = self._runs.get((run.branch, run.number))
             if decoded is None:
-                decoded = self._runs[run.branch, run.number] = self._decode_items(decoded_items(run), path)
+                decoded = self._runs[run.branch, run.number] = self._decoded(run, path)
             items += decoded if (low, high) == (0, len(decoded)) else decoded[low:high]
         self._newest[extent.branch] = _DecodedExtent(extent, items, {run.number: run.start for run in runs})
         return items
+
+    def _decoded(self, run: Run, path: Path) -> list[Any]:
+        if self._recall is None:
+            return self._decode_items(decoded_items(run), path)
+        return self._recall(run.items, lambda: self._decode_items(decoded_items(run), path))
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,10 +205,6 @@ class ReadVersion(EncodedVersion):
         """The paths of the lists that are stored item by item."""
         return [path for path, cut in decode_manifest(self._stored.manifest).items() if not isinstance(cut, str)]
 
-    def is_apart(self, path: Path) -> bool:
-        """Whether what stands at a path, or something in it, is stored apart from the fields."""
-        return any(cut[: len(path)] == path for cut in decode_manifest(self._stored.manifest))
-
     def fields(self) -> Any:
         """The fields, in which each list that is stored item by item is empty. Any JSON, if this is no document."""
         return decode(self._stored.head)
@@ -241,6 +251,16 @@ class VersionWithWrites(NamedTuple):
     writes: list[Write]
 
 
+class Ancestor(NamedTuple):
+    """A checkpoint that another one was made from, and what tasks have written since, with values as JSON text."""
+
+    checkpoint_id: str
+    rev: str
+    version: ReadVersion | None
+    """It has its `fields`, but no lists. None if its rev was known."""
+    writes: list[Write]
+
+
 class EncodedDocument:
     """One namespace of a thread as fields whose lists the caller encodes.
 
@@ -272,17 +292,20 @@ class EncodedDocument:
         return VersionWithWrites(version, writes)
 
     async def ancestors(
-        self, checkpoint_id: str, *, limit: int, channels: Collection[str] = ()
-    ) -> list[VersionWithWrites]:
+        self, checkpoint_id: str, *, limit: int, channels: Collection[str] = (), known: Collection[str] = ()
+    ) -> list[Ancestor]:
         """The checkpoints that one was made from, its parent first, with their pending writes to these channels.
 
-        Their lists and large values are not read: a version has its `fields`, and knows what `is_apart`. There are
-        fewer than `limit` if the oldest has no parent that is there. All of it is as of one instant.
+        A checkpoint is not read if its rev is `known`, and lists and large values are not read of any. There are fewer
+        than `limit` if the oldest has no parent that is there. All of it is as of one instant.
         """
         store = self._store
         sort_keys = not store.engine.dialect.exact
-        found = await store.ancestors(self.thread_id, checkpoint_id, self.namespace, limit, channels)
-        return [VersionWithWrites(ReadVersion(stored, sort_keys), writes) for stored, writes in found]
+        found = await store.ancestors(self.thread_id, checkpoint_id, self.namespace, limit, channels, known)
+        return [
+            Ancestor(name, rev, None if stored is None else ReadVersion(stored, sort_keys), writes)
+            for name, rev, stored, writes in found
+        ]
 
     async def save(
         self,

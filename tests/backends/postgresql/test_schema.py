@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import zlib
 from pathlib import Path
@@ -169,6 +170,16 @@ async def test_the_first_schema_of_the_search_path_is_the_default(store: Postgre
         async with PostgreSQLBackend(dsn=dsn) as backend:
             await backend.save("t", {"n": 1})
         assert connection.execute("SELECT thread_id FROM locus_threads").fetchall() == [("t",)]
+
+
+async def test_the_first_saves_of_a_process_may_come_at_once(store: PostgreSQLStore) -> None:
+    """Whoever has waited for the tables to be made has to see them, in a schema that was there before, too."""
+    with store.connection() as connection:
+        connection.execute(f'CREATE SCHEMA "{store.schema}"')
+    dsn = make_conninfo(store.server_url, options=f"-c search_path={store.schema}")
+    async with PostgreSQLBackend(dsn=dsn) as backend:
+        await asyncio.gather(*(backend.save(f"t{number}", {"n": number}) for number in range(32)))
+        assert len(await backend.list_threads()) == 32
 
 
 def test_indexes_are_made_inside_the_transaction() -> None:

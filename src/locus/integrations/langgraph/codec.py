@@ -120,12 +120,15 @@ class TypedCodec:
         self._declared: dict[str, type] = {}
         self._aliases: dict[str, str] = {}
         """By another name under which instances of a class are stored: the tag of the class."""
+        self.changes = 0
+        """How often types were added: the same text may be another value since."""
 
     def add(self, name: str, types: Iterable[type], write: WriteValue, read: ReadValue) -> None:
         """Write values of exactly these types with this tag, and read values with this tag."""
         if name in self._readers:
             raise ConfigurationError(f"two of the allowed types have the name {name!r}: rename one of them")
         self._readers[name] = read
+        self.changes += 1
         for kind in types:
             self._writers[kind] = (name, write)
 
@@ -135,6 +138,7 @@ class TypedCodec:
             return
         self._writers.pop(self._declared.get(name, kind), None)
         self._declared[name] = kind
+        self.changes += 1
         self._readers[name] = read
         self._writers[kind] = (name, write)
 
@@ -145,6 +149,7 @@ class TypedCodec:
         if kind not in self._writers:
             raise ConfigurationError(f"{class_name(kind)} is stored without a name, and needs no other")
         self._aliases[name] = self._writers[kind][0]
+        self.changes += 1
 
     def reads(self, name: str) -> bool:
         return self._reader(name) is not None

@@ -8,13 +8,14 @@ in between.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import CheckpointTuple, DeltaChannelHistory
 
 from locus.errors import CorruptCheckpointError
 from locus.integrations.langgraph.codec import TAG, NotAllowedError, TypedCodec
+from locus.integrations.langgraph.copies import DecodedTexts
 from locus.integrations.langgraph.payloads import (
     VALUES,
     checkpoint_of,
@@ -23,13 +24,23 @@ from locus.integrations.langgraph.payloads import (
     stored_namespace,
     valued_channels,
 )
-from locus.threads import EncodedDocument, Entry, ItemDecoder, ReadVersion, ThreadStore, VersionWithWrites, Write
+from locus.threads import (
+    Ancestor,
+    EncodedDocument,
+    Entry,
+    ItemDecoder,
+    ReadVersion,
+    ThreadStore,
+    VersionWithWrites,
+    Write,
+)
 from locus.threads.ids import MAX_ID_LENGTH, check_ids, digest
 from locus.threads.json import decode
 from locus.threads.limits import UNLIMITED
 
 LONG_PATH = "write"
 """The tag of a value whose task path is too long to be stored as one."""
+_MARK = f'"{LONG_PATH}"'
 
 PendingWrites = list[tuple[str, str, Any]]
 
@@ -47,18 +58,34 @@ def stored_value(value: Any, task_path: str) -> Any:
     return value if stored_path(task_path) == task_path else {TAG: LONG_PATH, "path": task_path, "value": value}
 
 
+MOST_LINES = 1_024
+"""Of how many namespaces a reader remembers the line that was read last."""
+MOST_SEED_BYTES = 256 * 1024 * 1024
+"""How many bytes of snapshots a reader keeps as texts, so that they need not be read for every turn."""
+
+
+class LineStep(NamedTuple):
+    """An ancestor of a checkpoint, and the channels that it has values of."""
+
+    ancestor: Ancestor
+    valued: frozenset[str]
+
+
 class Reader:
     """Reads LangGraph's checkpoints from one store."""
 
     def __init__(self, store: ThreadStore, codec: TypedCodec) -> None:
         self.store = store
         self.codec = codec
-        self._valued: dict[str, frozenset[str]] = {}
-        """By the rev of a checkpoint, the channels that it has values of."""
+        self._texts = DecodedTexts(codec)
+        self._lines: dict[tuple[str, str], dict[str, frozenset[str]]] = {}
+        """By thread and namespace, the line that was read last: by rev, the channels that have values."""
+        self._seeds: dict[str, ReadVersion] = {}
+        """By the rev of a checkpoint, what was read of it to start from."""
 
     def decoder(self) -> ItemDecoder:
         """A decoder for the checkpoints of one thread."""
-        return ItemDecoder(self.codec.decode)
+        return ItemDecoder(self.codec.decode, self._texts.value)
 
     async def one(self, thread_id: str, namespace: str, checkpoint_id: str | None) -> VersionWithWrites | None:
         """Read one checkpoint, by default the latest."""
@@ -66,47 +93,54 @@ class Reader:
 
     async def ancestors(
         self, document: EncodedDocument, checkpoint_id: str, channels: Collection[str], distance: int | None = None
-    ) -> AsyncIterator[VersionWithWrites]:
+    ) -> AsyncIterator[LineStep]:
         """The ancestors of a checkpoint that are LangGraph's, its parent first, with what tasks wrote to channels.
 
-        The first `distance` of them are asked for at once.
+        The first `distance` of them are asked for at once. The valued channels of the line are remembered, because the
+        next one who asks will most likely ask for the same line, and a little more.
         """
+        key = (document.thread_id, document.namespace)
+        known, line = self._lines.get(key, {}), dict[str, frozenset[str]]()
         size = FIRST_ANCESTORS if distance is None else distance
         while True:
             size = min(max(size, 1), MOST_ANCESTORS)
-            line = await document.ancestors(checkpoint_id, limit=size, channels=channels)
-            for found in line:
-                if found.version.rev in self._valued or is_langgraph(found.version):
-                    yield found
-            if len(line) < size:
+            page = await document.ancestors(checkpoint_id, limit=size, channels=channels, known=known.keys())
+            steps: list[LineStep] = []
+            for ancestor in page:
+                version, rev = ancestor.version, ancestor.rev
+                if version is None or is_langgraph(version):
+                    line[rev] = known[rev] if version is None else valued_channels(version)
+                    steps.append(LineStep(ancestor, line[rev]))
+            if len(self._lines) >= MOST_LINES:
+                self._lines.clear()
+            self._lines[key] = line.copy()
+            for step in steps:
+                yield step
+            if len(page) < size:
                 return
-            checkpoint_id = line[-1].version.checkpoint_id
+            checkpoint_id = page[-1].checkpoint_id
             size = max(4 * size, FIRST_ANCESTORS)
 
-    def valued_channels(self, version: ReadVersion) -> frozenset[str]:
-        """The channels that a checkpoint has values of. Neighbours in a history ask for the same ones again."""
-        channels = self._valued.get(version.rev)
-        if channels is None:
-            if len(self._valued) >= MOST_REMEMBERED:
-                self._valued.clear()
-            channels = self._valued[version.rev] = valued_channels(version)
-        return channels
-
-    async def values(self, document: EncodedDocument, versions: Mapping[str, ReadVersion]) -> dict[str, Any] | None:
+    async def values(self, document: EncodedDocument, seeds: Mapping[str, Ancestor]) -> dict[str, Any] | None:
         """The values of channels, each in one of these checkpoints; None if one of those is not the same any more."""
         values: dict[str, Any] = {}
-        for known in {version.rev: version for version in versions.values()}.values():
-            channels = [channel for channel, version in versions.items() if version is known]
-            version: ReadVersion | None = known
-            # A channel that is named like a tag lets all of them be written as pairs.
-            paired = known.is_apart((VALUES, "items"))
-            if paired or any(known.is_apart((VALUES, channel)) for channel in channels):
-                version = await document.read(known.checkpoint_id)
-            if version is None or not version.is_same(known):
+        for seed in {seed.rev: seed for seed in seeds.values()}.values():
+            channels = [channel for channel, other in seeds.items() if other.rev == seed.rev]
+            version = self._seeds.get(seed.rev) or await document.read(seed.checkpoint_id)
+            if version is None or version.rev != seed.rev:
                 return None
-            found = checkpoint_of(version, self.codec, self.decoder(), None if paired else channels)[VALUES]
+            self._keep_seed(version)
+            found = checkpoint_of(version, self.codec, self.decoder(), channels)[VALUES]
             values |= {channel: found[channel] for channel in channels}
         return values
+
+    def _keep_seed(self, version: ReadVersion) -> None:
+        """Keep what was read of a checkpoint as texts: others will be told by it, too, until the next snapshot."""
+        if version.rev in self._seeds or 4 * version.size > MOST_SEED_BYTES:
+            return
+        if sum([seed.size for seed in self._seeds.copy().values()]) + version.size > MOST_SEED_BYTES:
+            self._seeds.clear()
+        self._seeds[version.rev] = version
 
     async def many(self, entries: Sequence[Entry]) -> list[VersionWithWrites]:
         """Read those of these checkpoints that still exist and are LangGraph's, in the same order."""
@@ -141,16 +175,25 @@ class Reader:
 
     def pending(self, writes: Iterable[Write], channels: Collection[str] | None = None) -> PendingWrites:
         """The pending writes of tasks (to some channels), in the order in which the graph applies them."""
-        found = [(*_path_and_value(write), write) for write in writes if channels is None or write.channel in channels]
-        found.sort(key=lambda one: (one[0], one[2].task_id, one[2].idx))
-        return [
-            (write.task_id, write.channel, self.codec.decode(value, ("writes", write.idx, write.channel)))
-            for _, value, write in found
+        found = [
+            (*self._path_and_value(write), write) for write in writes if channels is None or write.channel in channels
         ]
+        found.sort(key=lambda one: (one[0], one[2].task_id, one[2].idx))
+        return [(write.task_id, write.channel, value) for _, value, write in found]
+
+    def _path_and_value(self, write: Write) -> tuple[str, Any]:
+        """The task path and the value of a write."""
+        where = ("writes", write.idx, write.channel)
+        if _MARK not in write.value:
+            return write.task_path, self._texts.value(
+                write.value, lambda: self.codec.decode(decode(write.value), where)
+            )
+        path, value = _long_path_and_value(write)
+        return path, self.codec.decode(value, where)
 
 
-def _path_and_value(write: Write) -> tuple[str, Any]:
-    """The task path and the value of a write."""
+def _long_path_and_value(write: Write) -> tuple[str, Any]:
+    """The task path and the value, not decoded yet, of a write whose task path may have been too long."""
     value = decode(write.value)
     if isinstance(value, Mapping) and value.get(TAG) == LONG_PATH:
         if "path" not in value or "value" not in value:
@@ -286,14 +329,15 @@ async def channel_history(
     """
     while channels:
         writes: dict[str, list[Any]] = {channel: [] for channel in channels}
-        seeds: dict[str, ReadVersion] = {}
-        async for version, pending in reader.ancestors(document, checkpoint_id, channels, distance):
+        seeds: dict[str, Ancestor] = {}
+        async for ancestor, valued in reader.ancestors(document, checkpoint_id, channels, distance):
             missing = writes.keys() - seeds.keys()
-            for write in reversed(reader.pending(pending, missing)):
+            for write in reversed(reader.pending(ancestor.writes, missing)) if ancestor.writes else ():
                 writes[write[1]].append(write)
-            seeds |= dict.fromkeys(missing & reader.valued_channels(version), version)
-            if len(seeds) == len(writes):
-                break
+            if not missing.isdisjoint(valued):
+                seeds |= dict.fromkeys(missing & valued, ancestor)
+                if len(seeds) == len(writes):
+                    break
         values = await reader.values(document, seeds)
         if values is not None:
             return _histories(channels, writes, values)
@@ -318,14 +362,14 @@ async def delta_ancestors(reader: Reader, entry: Entry, entries: Collection[Entr
     if not found:
         return set()
     versions = checkpoint_of(found[0].version, reader.codec, reader.decoder(), ())["channel_versions"]
-    missing = (deltas & versions.keys()) - reader.valued_channels(found[0].version)
+    missing = (deltas & versions.keys()) - valued_channels(found[0].version)
     spared: set[str] = set()
     if not missing:
         return spared
     document = reader.store.encoded_document(entry.thread_id, entry.namespace)
-    async for version, _ in reader.ancestors(document, entry.checkpoint_id, ()):
-        spared.add(version.checkpoint_id)
-        missing -= reader.valued_channels(version)
+    async for ancestor, valued in reader.ancestors(document, entry.checkpoint_id, ()):
+        spared.add(ancestor.checkpoint_id)
+        missing -= valued
         if not missing:
             break
     return spared

@@ -183,7 +183,13 @@ class MemoryEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies
             return table.get_writes(namespace, checkpoint_id, task_id) if table else []
 
     async def ancestors(
-        self, thread_id: str, namespace: str, checkpoint_id: str, limit: int, channels: Collection[str]
+        self,
+        thread_id: str,
+        namespace: str,
+        checkpoint_id: str,
+        limit: int,
+        channels: Collection[str],
+        known: Collection[str],
     ) -> list[Ancestor]:
         with self._lock:
             table = self._table(thread_id)

@@ -18,7 +18,7 @@ item, and the manifest line has that name in place of extents.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import Enum, auto
@@ -219,10 +219,19 @@ class Write(NamedTuple):
 
 
 class Ancestor(NamedTuple):
-    """A checkpoint from which another one was made, without its runs, and pending writes of it, in their order."""
+    """A checkpoint from which another one was made, and pending writes of it, in their order."""
 
-    stored: Stored
+    checkpoint_id: str
+    rev: str
+    stored: Stored | None
+    """Its entry, head and manifest, without its runs; None if the reader knows the rev."""
     writes: list[Write]
+
+    @classmethod
+    def of(cls, stored: Stored, writes: Iterable[Write], channels: Collection[str]) -> Ancestor:
+        """An ancestor with those of its pending writes that are to these channels."""
+        entry = stored.entry
+        return cls(entry.checkpoint_id, entry.rev, stored, [write for write in writes if write.channel in channels])
 
 
 @dataclass(frozen=True, slots=True)

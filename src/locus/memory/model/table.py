@@ -125,7 +125,7 @@ class ThreadTable:
         deque(map(call, steps), maxlen=0)
 
     def clone(self) -> ThreadTable:
-        """The same thread, for a change that must be there as a whole or not at all."""
+        """A copy of this thread, for a change that is kept as a whole or dropped."""
         return replace(
             self,
             rows=dict(self.rows),
@@ -233,8 +233,8 @@ class ThreadTable:
             row = None if parent_id in passed else self.row(namespace, parent_id)
             passed.add(parent_id)
             if row is not None:
-                writes = [w for w in self.get_writes(namespace, parent_id, None) if w.channel in channels]
-                line.append(Ancestor(Stored(row.entry, row.head, row.manifest, passed=self._is_passed(row)), writes))
+                stored = Stored(row.entry, row.head, row.manifest, passed=self._is_passed(row))
+                line.append(Ancestor.of(stored, self.get_writes(namespace, parent_id, None), channels))
         return line
 
     def orphans(self) -> dict[tuple[str, str], int]:

@@ -34,7 +34,7 @@ Ts = TypeVarTuple("Ts")
 
 
 class Works(Protocol):
-    """What a call needs to know of the engine that it is about."""
+    """The facts about an engine that a call without an event loop depends on."""
 
     @property
     def works_in_place(self) -> bool: ...

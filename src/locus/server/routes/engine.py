@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -21,10 +19,9 @@ from locus.memory.model.retention import Line
 from locus.server.answers import Answer, Count, Entry, Exported, Outcome, Stored, existing
 from locus.server.auth import Grant
 from locus.server.authorized_store import AuthorizedStore
-from locus.server.bodies import json_response, read_body, text_response
+from locus.server.bodies import json_response, made, read_body, text_response
 from locus.server.commits import CommitBody, commit_from
 from locus.server.extents import ExtentCheck
-from locus.server.lists import LARGE_LIST
 from locus.server.memory_budget import share_of
 from locus.server.openapi import THREAD, Routes, answer, operation
 from locus.server.requests import (
@@ -186,7 +183,7 @@ class EngineRoutes(Routes):
             + sum(len(run.items) for runs in stored.runs.values() for run in runs)
         )
         share_of(request).take(3 * size)
-        return await text_response(request, await _written(size, partial(stored_text, stored)))
+        return await text_response(request, await made(request, size, partial(stored_text, stored), times=0))
 
     @operation(
         "GET", f"{THREAD}/entry", "A checkpoint without its state", answer(Entry, "The entry"), query=CheckpointQuery
@@ -217,7 +214,7 @@ class EngineRoutes(Routes):
             size += len(stored.head) + len(stored.manifest) + len(stored.entry.metadata)
         size += sum(len(write.value) for writes in exported.writes.values() for write in writes)
         share_of(request).take(3 * size)
-        return await text_response(request, await _written(size, partial(exported_text, exported)))
+        return await text_response(request, await made(request, size, partial(exported_text, exported), times=0))
 
     @operation(
         "POST",
@@ -276,8 +273,3 @@ class EngineRoutes(Routes):
         if copied < 0:
             raise ConflictError(f"thread {dest!r} exists already; choose another id, or delete it first")
         return copied
-
-
-async def _written(size: int, text: Callable[[], str]) -> str:
-    """The text of an answer of about `size` characters. A worker thread writes it if it is large."""
-    return await asyncio.to_thread(text) if size >= LARGE_LIST else text()

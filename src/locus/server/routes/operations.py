@@ -15,7 +15,7 @@ from locus.errors import (
     MissingDependencyError,
     UnsupportedFormatError,
 )
-from locus.memory.engine import CheckpointerCapabilities, Exports
+from locus.memory.engine import Exports
 from locus.memory.model.codec import encode_trusted
 from locus.server.answers import Answer
 from locus.server.authorized_store import AuthorizedStore
@@ -107,11 +107,13 @@ class OperationsRoutes(Routes):
     async def about(self, request: Request) -> Response:
         """Describe the features of this server. A client asks for them first."""
         async with self._store.using() as engine:
+            # Those that clients of every version know. `windows` follows from `deltas`.
+            capabilities = asdict(self._store.capabilities)
             about = {
                 "service": SERVICE,
                 "protocol": PROTOCOL,
                 "version": self._version,
-                "capabilities": _flags(self._store.capabilities),
+                "capabilities": {name: able for name, able in capabilities.items() if name != "windows"},
                 "pending_writes": self._store.keeps_writes,
                 "deltas": engine.keeps_runs,
                 "exports": engine.offers(Exports),
@@ -173,8 +175,3 @@ class OperationsRoutes(Routes):
     @operation("GET", "/openapi.json", "This document", answer({"type": "object"}, "OpenAPI"), public=True, probed=True)
     async def openapi(self, request: Request) -> Response:
         return await text_response(request, self._openapi)
-
-
-def _flags(capabilities: CheckpointerCapabilities) -> dict[str, bool]:
-    """The capabilities that clients of every version know. `windows` is left out, since it follows from `deltas`."""
-    return {name: flag for name, flag in asdict(capabilities).items() if name != "windows"}

@@ -21,8 +21,8 @@ from locus.memory.model.retention import VacuumProgress, retention_since
 from locus.memory.titles import titles_of
 from locus.server import answers
 from locus.server.answers import Answer, Count, Entries
-from locus.server.bodies import json_response
-from locus.server.lists import FIRST_PORTION, list_response, list_text_response, size_of, too_large
+from locus.server.bodies import json_response, made, text_response
+from locus.server.lists import FIRST_PORTION, list_response, size_of, too_large
 from locus.server.openapi import Routes, answer, operation
 from locus.server.requests import IN_QUERY, MOST, Body, Many, Moment, Name, Query, QueryFlag, Text, invalid
 from locus.server.vacuuming import expire, vacuum_portion
@@ -173,7 +173,7 @@ class QueryRoutes(Routes):
             threads = [thread_data(entry, title) for entry, title in zip(entries, titles, strict=True)]
             return encode_trusted({"threads": threads, "more": page.next is not None, **more})
 
-        return await list_text_response(request, size_of(entries), text)
+        return await text_response(request, await made(request, size_of(entries), text, times=2))
 
     async def _newest(self, limit: int, before: str | None, prefix: str) -> FoundThreads:
         """Read the newest threads in portions, because the metadata of each may be large."""

@@ -22,7 +22,7 @@ from locus.memory.model.payloads import dict_payload, payload_text
 from locus.memory.model.records import ANY, DEFAULT_NAMESPACE, CheckpointKey, Entry, Extent, Stored
 from locus.memory.model.records import Write as StoredWrite
 from locus.server.answers import NO_THREAD, Answer, Checkpoint, Count, Entries, missing
-from locus.server.bodies import is_large, json_response, jsonl_response, text_response
+from locus.server.bodies import is_large, json_response, jsonl_response, made, text_response
 from locus.server.lists import FIRST_PORTION, MOST_LISTED, list_response, size_of, too_large
 from locus.server.memory_budget import share_of
 from locus.server.openapi import CHECKPOINT, NO_CONTENT, THREAD, Routes, answer, operation, text_answer
@@ -46,8 +46,6 @@ from locus.server.requests import (
 from locus.wire.format import diff_data, entry_data, etag, segment, sizes_data, write_data
 from locus.wire.problems import NOT_FOUND, Problem
 
-LARGE_STATE = 1_000_000
-"""A state of this many characters is put together by a worker thread."""
 Listed = Annotated[int, Field(ge=0, le=MOST_LISTED), IN_QUERY]
 
 
@@ -343,11 +341,7 @@ class ThreadRoutes(Routes):
         size = self._size(stored, wanted(stored.manifest))
         self._check_size(size, "this state")
         about = encode_trusted(entry_data(stored.entry))[:-1] + more
-        if size < LARGE_STATE:
-            state = _state_text(stored)
-        else:
-            share_of(request).take(2 * size)  # the text, and its bytes
-            state = await asyncio.to_thread(_state_text, stored)
+        state = await made(request, size, lambda: _state_text(stored), times=2)  # the text, and its bytes
         return f'{about},"state":{state}}}'
 
     def _size(self, stored: Stored, extents: Iterable[Extent]) -> int:
@@ -376,11 +370,8 @@ class ThreadRoutes(Routes):
         size = self._size(stored, needed(stored.manifest, part))
         self._check_size(size, "what these items are")
         try:
-            if size < LARGE_STATE:
-                text = _items_text(stored, part)
-            else:
-                share_of(request).take(4 * size)  # the stored text, the values, and the text of the answer
-                text = await asyncio.to_thread(_items_text, stored, part)
+            # The stored text, the values, and the text of the answer.
+            text = await made(request, size, lambda: _items_text(stored, part), times=4)
         except ConfigurationError as error:  # the path of the query leads to no list
             raise Problem(422, "invalid_request", str(error)) from error
         return await text_response(request, text)
@@ -455,10 +446,7 @@ class ThreadRoutes(Routes):
         """Pending writes as JSON text. All together may be large."""
         size = sum(len(write.value) for write in writes)
         self._check_size(size, "what tasks wrote since this checkpoint")
-        if size < LARGE_STATE:
-            return _writes_as_text(writes)
-        share_of(request).take(2 * size)
-        return await asyncio.to_thread(_writes_as_text, writes)
+        return await made(request, size, lambda: encode_trusted([write_data(write) for write in writes]), times=2)
 
     @operation("PUT", f"{CHECKPOINT}/writes", "Replace what a task wrote", NO_CONTENT, query=Namespaced, body=PutWrites)
     async def put_writes(self, request: Request) -> Response:
@@ -508,10 +496,6 @@ class ThreadRoutes(Routes):
             # Stored items have line breaks between them. Strings in JSON contain none.
             yield line.replace("\n", "").encode() + b"\n"
             share_of(request).give_back()
-
-
-def _writes_as_text(writes: Iterable[StoredWrite]) -> str:
-    return encode_trusted([write_data(write) for write in writes])
 
 
 def _items_text(stored: Stored, part: Range) -> str:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from locus.memory.backends.file.config import DEFAULT_FOLDER, FileConfig
+from locus.memory.backends.file.config import FileConfig
 from locus.memory.backends.file.engine import FileEngine
 from locus.memory.backends.file.schema import SUFFIX, file_name
 from locus.memory.checkpointer import Checkpointer
-from locus.memory.model.arguments import CACHE_MB
+from locus.memory.model.arguments import taking
 from locus.memory.model.ids import check_id
 from locus.memory.store import CheckpointStore
 
@@ -21,16 +21,8 @@ class FileCheckpointer(Checkpointer):
     not exist. `create_folder=True` makes the folders above an absolute path, too.
     """
 
-    def __init__(
-        self,
-        base_dir: str | Path = DEFAULT_FOLDER,
-        pretty: bool = True,
-        *,
-        ttl_seconds: float | None = None,
-        create_folder: bool = False,
-        cache_mb: float = CACHE_MB,
-    ) -> None:
-        config = FileConfig.checked(base_dir, pretty, ttl_seconds, create_folder, cache_mb)
+    @taking(FileConfig.checked)
+    def __init__(self, config: FileConfig) -> None:
         self.base_dir = config.base_dir
         self.pretty = config.pretty
         self.ttl_seconds = config.ttl_seconds
@@ -52,12 +44,5 @@ class FileCheckpointer(Checkpointer):
 
 
 def from_location(location: str = "", **options: Any) -> FileCheckpointer:
-    """`"file:./dir"`, `"file:///srv/dir"`: unlike those of databases, the path in a file URL is absolute."""
-    config = FileConfig.from_url(f"file:{location}", **options)
-    return FileCheckpointer(
-        config.base_dir,
-        config.pretty,
-        ttl_seconds=config.ttl_seconds,
-        create_folder=config.makes_parents,
-        cache_mb=config.cache_mb,
-    )
+    """`"file:./dir"`, `"file:///srv/dir?ttl_seconds=3600"`, with further options by keyword."""
+    return FileCheckpointer(**FileConfig.options_in(f"file:{location}", **options))

@@ -39,11 +39,12 @@ class FileConfig:
         cls,
         base_dir: str | Path = DEFAULT_FOLDER,
         pretty: bool = True,
+        *,
         ttl_seconds: float | None = None,
         create_folder: bool = False,
         cache_mb: float = CACHE_MB,
     ) -> FileConfig:
-        """Make a config from a user's options, and check it."""
+        """Make a config from the options of `FileCheckpointer`, and check it."""
         if not isinstance(base_dir, str | Path) or not str(base_dir) or "\0" in str(base_dir):
             raise ConfigurationError(f"base_dir must be the path of a folder, got {base_dir!r:.80}")
         refuse_url(base_dir, "file")
@@ -57,9 +58,17 @@ class FileConfig:
 
     @classmethod
     def from_url(cls, url: str, **options: Any) -> FileConfig:
-        """Make a config from `file:./dir` or `file:///srv/dir?ttl_seconds=3600`. Options override those in the URL."""
+        """Make a config from a URL and options, which override those in the URL."""
+        return cls.checked(**cls.options_in(url, **options))
+
+    @classmethod
+    def options_in(cls, url: str, **options: Any) -> dict[str, Any]:
+        """Read the options in `file:./dir` or `file:///srv/dir?ttl_seconds=3600`, and add others, which override them.
+
+        Unlike those of databases, the path in a file URL is absolute.
+        """
         check_options(options, cls.checked, "FileCheckpointer")
         location, found = split_options(url.partition(":")[2], _URL_OPTIONS, _UNKNOWN)
         if path := folder_of(location):
             found["base_dir"] = path
-        return cls.checked(**(found | options))
+        return found | options

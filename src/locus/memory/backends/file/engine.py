@@ -20,7 +20,7 @@ from locus.errors import BackendUnavailableError, CheckpointError, CorruptCheckp
 from locus.memory.backends.file.client import LogFolder
 from locus.memory.backends.file.log import CommitView, LogFile
 from locus.memory.backends.file.salvage import salvage
-from locus.memory.backends.file.schema import SUFFIX, checkpoint_record, writes_record
+from locus.memory.backends.file.schema import SUFFIX, Seal, checkpoint_record, writes_record
 from locus.memory.engine import (
     PAGE,
     Copies,
@@ -91,6 +91,17 @@ class FileEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies, 
 
         return await self._on(thread_id, job)
 
+    async def _with_seal(
+        self, thread_id: str, namespace: str, checkpoint_id: str | None, work: Callable[[LogFile, Seal], T]
+    ) -> T | None:
+        """Do some work with the seal of a checkpoint, the latest if no id is given; None if it does not exist."""
+
+        def with_log(log: LogFile) -> T | None:
+            seal = log.find(namespace, checkpoint_id)
+            return None if seal is None else work(log, seal)
+
+        return await self._with_log(thread_id, with_log, None)
+
     async def setup(self) -> None:
         if not self.reading_only:
             await self._workers[0].run(LogFolder.make)
@@ -121,46 +132,31 @@ class FileEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies, 
         log.append(checkpoint_record(row, runs, outcome.seq, commit.expires_at), folder.pretty)
 
     async def read(self, thread_id: str, namespace: str, checkpoint_id: str | None) -> Stored | None:
-        def work(log: LogFile) -> Stored | None:
-            seal = log.find(namespace, checkpoint_id)
-            return None if seal is None else log.stored(seal, wanted(encode(seal.facts["manifest"])))
-
-        return await self._with_log(thread_id, work, None)
+        place = (thread_id, namespace, checkpoint_id)
+        return await self._with_seal(*place, lambda log, seal: log.stored(seal, wanted(_manifest(seal))))
 
     async def read_part(self, thread_id: str, namespace: str, checkpoint_id: str | None, part: Part) -> Stored | None:
-        def work(log: LogFile) -> Stored | None:
-            seal = log.find(namespace, checkpoint_id)
-            return None if seal is None else log.stored(seal, needed(encode(seal.facts["manifest"]), part))
-
-        return await self._with_log(thread_id, work, None)
+        place = (thread_id, namespace, checkpoint_id)
+        return await self._with_seal(*place, lambda log, seal: log.stored(seal, needed(_manifest(seal), part)))
 
     async def read_since(self, thread_id: str, namespace: str, checkpoint_id: str | None, held: Base) -> Stored | None:
-        def work(log: LogFile) -> Stored | None:
-            seal = log.find(namespace, checkpoint_id)
-            if seal is None:
-                return None
-            extents = wanted(encode(seal.facts["manifest"]))
+        def work(log: LogFile, seal: Seal) -> Stored:
+            extents = wanted(_manifest(seal))
             base = log.find(namespace, held.checkpoint_id)
             if base is None or base.facts["rev"] != held.rev:
                 return log.stored(seal, extents)
-            known = newest_runs([encode(base.facts["manifest"])])
+            known = newest_runs([_manifest(base)])
             return replace(log.stored(seal, extents, known), since=held)
 
-        return await self._with_log(thread_id, work, None)
+        return await self._with_seal(thread_id, namespace, checkpoint_id, work)
 
     async def manifest(self, thread_id: str, namespace: str, checkpoint_id: str) -> tuple[str, str] | None:
-        def work(log: LogFile) -> tuple[str, str] | None:
-            seal = log.find(namespace, checkpoint_id)
-            return None if seal is None else (seal.facts["rev"], encode(seal.facts["manifest"]))
-
-        return await self._with_log(thread_id, work, None)
+        place = (thread_id, namespace, checkpoint_id)
+        return await self._with_seal(*place, lambda _, seal: (str(seal.facts["rev"]), _manifest(seal)))
 
     async def entry(self, thread_id: str, namespace: str, checkpoint_id: str | None) -> Entry | None:
-        def work(log: LogFile) -> Entry | None:
-            seal = log.find(namespace, checkpoint_id)
-            return None if seal is None else seal.entry(thread_id)
-
-        return await self._with_log(thread_id, work, None)
+        place = (thread_id, namespace, checkpoint_id)
+        return await self._with_seal(*place, lambda _, seal: seal.entry(thread_id))
 
     async def history(
         self, thread_id: str, namespace: str | None, limit: int | None, before_seq: int | None
@@ -260,18 +256,11 @@ class FileEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies, 
         return await self._on(thread_id, lambda folder: folder.is_foreign(thread_id))
 
     async def recent(self, limit: int, prefix: str = "") -> list[Entry]:
-        def work(log: LogFile) -> list[Entry]:
-            return [seal.entry(log.thread_id) for seal in islice(log.checkpoints(), limit)]
-
-        return newest(await self._each(work, prefix), limit)
+        return newest(await self._each(partial(_newest_entries, limit=limit), prefix), limit)
 
     async def newest_threads(self, limit: int, before: str | None = None, prefix: str = "") -> NewestThreads:
         """List threads by the ends of all logs of the prefix: no file says which threads are the newest."""
-
-        def work(log: LogFile) -> list[Entry]:
-            return [seal.entry(log.thread_id) for seal in islice(log.checkpoints(), 1)]
-
-        return newest_threads(await self._each(work, prefix), limit, before)
+        return newest_threads(await self._each(partial(_newest_entries, limit=1), prefix), limit, before)
 
     async def find(self, key: str, value: str, limit: int, prefix: str = "") -> list[Entry]:
         def work(log: LogFile) -> list[Entry]:
@@ -329,7 +318,13 @@ class FileEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies, 
         return await self._with_log(thread_id, work, [])
 
     async def ancestors(
-        self, thread_id: str, namespace: str, checkpoint_id: str, limit: int, channels: Collection[str]
+        self,
+        thread_id: str,
+        namespace: str,
+        checkpoint_id: str,
+        limit: int,
+        channels: Collection[str],
+        known: Collection[str],
     ) -> list[Ancestor]:
         return await self._with_log(
             thread_id, lambda log: log.ancestors(namespace, checkpoint_id, limit, channels), list[Ancestor]()
@@ -451,6 +446,14 @@ class FileEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies, 
     async def close(self) -> None:
         for worker in self._workers:
             await worker.close()
+
+
+def _manifest(seal: Seal) -> str:
+    return encode(seal.facts["manifest"])
+
+
+def _newest_entries(log: LogFile, limit: int) -> list[Entry]:
+    return [seal.entry(log.thread_id) for seal in islice(log.checkpoints(), limit)]
 
 
 def _comes_after_what_follows(commit: Commit, log: LogFile) -> bool:

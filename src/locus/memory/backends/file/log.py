@@ -548,7 +548,7 @@ class LogFile:
             if seal.kind == "writes" and seal.task[0] == namespace and seal.task[1] in line:
                 self.put_writes(table, seal)
         found = ((stored, table.get_writes(namespace, name, None)) for name, stored in line.items())
-        return [Ancestor(stored, [write for write in writes if write.channel in channels]) for stored, writes in found]
+        return [Ancestor.of(stored, writes, channels) for stored, writes in found]
 
     def exported(self, after_seq: int, known: Mapping[str, int]) -> Exported:
         """Read a page of checkpoints. Seals tell how large records are, and only the records of the page are read."""

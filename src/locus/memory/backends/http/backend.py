@@ -6,6 +6,7 @@ import contextlib
 from collections.abc import Callable, Collection
 from contextlib import aclosing
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from locus.errors import BackendUnavailableError, CheckpointError, CorruptCheckpointError
@@ -135,19 +136,16 @@ class HTTPCheckpointer(Checkpointer):
         return f"HTTPCheckpointer({self._client.config.address!r})"
 
 
-def from_http(location: str = "", **options: Any) -> HTTPCheckpointer:
-    """`http://host:8700`"""
-    return _from_url(f"http:{location}", options)
-
-
-def from_https(location: str = "", **options: Any) -> HTTPCheckpointer:
-    """`https://host`"""
-    return _from_url(f"https:{location}", options)
-
-
-def _from_url(url: str, options: dict[str, Any]) -> HTTPCheckpointer:
+def _from_url(scheme: str, location: str = "", **options: Any) -> HTTPCheckpointer:
     check_options(options, HTTPCheckpointer, "HTTPCheckpointer", but=("base_url",))
+    url = f"{scheme}:{location}"
     base_url, _, query = url.partition("?")
     if query.startswith("cache_mb=") and "&" not in query and "@" not in query:  # anything else is refused as it is
         return HTTPCheckpointer(base_url, **(split_options(f"?{query}", {"cache_mb": float}, "")[1] | options))
     return HTTPCheckpointer(url, **options)
+
+
+from_http = partial(_from_url, "http")
+"""`http://host:8700`"""
+from_https = partial(_from_url, "https")
+"""`https://host`"""

@@ -5,7 +5,7 @@ The objects, their names and how a save becomes one of them are the same for eve
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Any
 
 from locus.memory.backends.objects.backend import ObjectCheckpointStore, ObjectVerbs
 from locus.memory.backends.objects.engine import ObjectEngine
@@ -24,18 +24,8 @@ class OCIBucketBackend(ObjectVerbs, Checkpointer):
     expire here, so `ttl_seconds` is refused: use `vacuum`.
     """
 
-    @taking(OCIConfig.from_options)
+    @taking(OCIConfig)
     def __init__(self, config: OCIConfig) -> None:
-        self._open(config)
-
-    @classmethod
-    def from_config(cls, config: OCIConfig) -> Self:
-        """A backend with these options."""
-        backend = cls.__new__(cls)
-        backend._open(config)
-        return backend
-
-    def _open(self, config: OCIConfig) -> None:
         self.bucket_name, self.namespace, self.prefix = config.bucket_name, config.namespace, config.prefix
         self.profile_name, self.auth_type, self.region = config.profile_name, config.auth_type, config.region
         self.retry_strategy, self.ttl_seconds = config.retry_strategy, config.ttl_seconds
@@ -48,4 +38,4 @@ class OCIBucketBackend(ObjectVerbs, Checkpointer):
 
 def from_location(location: str = "", **options: Any) -> OCIBucketBackend:
     """`oci://namespace/bucket/prefix`, with options by keyword, or `?region=…&profile_name=…` in the URL."""
-    return OCIBucketBackend.from_config(OCIConfig.from_url(f"oci:{location}", **options))
+    return OCIBucketBackend(**OCIConfig.options_in(f"oci:{location}", **options))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -40,61 +40,40 @@ class OCIConfig:
     auth_type: str = "api_key"
     region: str | None = None
     retry_strategy: Any = None
+    _: KW_ONLY
     config_file: str | Path | None = None
     service_endpoint: str | None = None
-    timeout: tuple[float, float] = (10.0, 60.0)
-    """The seconds to connect, and the seconds between two bytes."""
+    timeout: float | tuple[float, float] = (10.0, 60.0)
+    """The seconds to connect, and the seconds between two bytes; one number is for both."""
     max_connections: int = 16
     ttl_seconds: float | None = None
     cache_mb: float = CACHE_MB
 
-    @classmethod
-    def from_options(
-        cls,
-        bucket_name: str,
-        namespace: str,
-        prefix: str = DEFAULT_PREFIX,
-        profile_name: str = "DEFAULT",
-        auth_type: str = "api_key",
-        region: str | None = None,
-        retry_strategy: Any = None,
-        *,
-        config_file: str | Path | None = None,
-        service_endpoint: str | None = None,
-        timeout: float | tuple[float, float] = (10.0, 60.0),
-        max_connections: int = 16,
-        ttl_seconds: float | None = None,
-        cache_mb: float = CACHE_MB,
-    ) -> OCIConfig:
-        """Check the options of `OCIBucketBackend`."""
-        for name, value in (("bucket_name", bucket_name), ("namespace", namespace), ("profile_name", profile_name)):
+    def __post_init__(self) -> None:
+        for name in ("bucket_name", "namespace", "profile_name"):
+            value = getattr(self, name)
             if not isinstance(value, str) or not value:
                 raise ConfigurationError(f"{name} is text, and not empty, got {value!r:.80}")
-        check_auth_type(auth_type, "auth_type")
-        if retry_strategy is not None and not callable(getattr(retry_strategy, "make_retrying_call", None)):
-            raise ConfigurationError(f"retry_strategy is one of oci.retry, got {retry_strategy!r:.80}")
-        if not isinstance(max_connections, int) or max_connections < 1:
-            raise ConfigurationError(f"max_connections is a whole number from 1 on, got {max_connections!r:.80}")
-        return cls(
-            bucket_name,
-            namespace,
-            checked_prefix(prefix, DEFAULT_PREFIX),
-            profile_name,
-            auth_type,
-            region,
-            retry_strategy,
-            config_file,
-            checked_endpoint(service_endpoint),
-            checked_timeout(timeout),
-            max_connections,
-            ttl_seconds,
-            cache_mb,
-        )
+        check_auth_type(self.auth_type, "auth_type")
+        retries, most = self.retry_strategy, self.max_connections
+        if retries is not None and not callable(getattr(retries, "make_retrying_call", None)):
+            raise ConfigurationError(f"retry_strategy is one of oci.retry, got {retries!r:.80}")
+        if not isinstance(most, int) or most < 1:
+            raise ConfigurationError(f"max_connections is a whole number from 1 on, got {most!r:.80}")
+        # The form in which the rest of the backend uses them.
+        object.__setattr__(self, "prefix", checked_prefix(self.prefix, DEFAULT_PREFIX))
+        object.__setattr__(self, "service_endpoint", checked_endpoint(self.service_endpoint))
+        object.__setattr__(self, "timeout", checked_timeout(self.timeout))
 
     @classmethod
     def from_url(cls, url: str, **options: Any) -> OCIConfig:
-        """Make a config from `oci://namespace/bucket/prefix?region=…` and options, which override those in the URL."""
-        check_options(options, cls.from_options, "OCIBucketBackend", but=("bucket_name", "namespace"))
+        """Make a config from a URL and options, which override those in the URL."""
+        return cls(**cls.options_in(url, **options))
+
+    @classmethod
+    def options_in(cls, url: str, **options: Any) -> dict[str, Any]:
+        """Read the options in `oci://namespace/bucket/prefix?region=…`, and add others, which override them."""
+        check_options(options, cls, "OCIBucketBackend", but=("bucket_name", "namespace"))
         parts = StoreURL(url, _SYNTAX)
         bucket, _, prefix = parts.path.removeprefix("/").partition("/")
         if not parts.hosts or parts.user is not None or not bucket or parts.fragment:
@@ -102,7 +81,7 @@ class OCIConfig:
         in_url = parts.options(_URL_OPTIONS, _UNKNOWN)
         if prefix:
             in_url["prefix"] = unquote(prefix)
-        return cls.from_options(unquote(bucket), unquote(parts.hosts), **(in_url | options))
+        return {"bucket_name": unquote(bucket), "namespace": unquote(parts.hosts)} | in_url | options
 
 
 def checked_endpoint(endpoint: str | None) -> str | None:

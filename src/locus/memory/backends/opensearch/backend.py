@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from functools import partial
+from typing import Any
 
 from locus.memory.backends.opensearch.client import Client
 from locus.memory.backends.opensearch.config import OpenSearchConfig
@@ -25,16 +26,6 @@ class OpenSearchBackend(StorageBackend):
 
     @taking(OpenSearchConfig.from_options)
     def __init__(self, config: OpenSearchConfig) -> None:
-        self._open(config)
-
-    @classmethod
-    def from_config(cls, config: OpenSearchConfig) -> Self:
-        """A backend with these options."""
-        backend = cls.__new__(cls)
-        backend._open(config)
-        return backend
-
-    def _open(self, config: OpenSearchConfig) -> None:
         self.index_name = config.index
         self.hosts = config.shown_hosts.split(",")
         self.ttl_seconds = config.ttl_seconds
@@ -56,17 +47,13 @@ class OpenSearchBackend(StorageBackend):
         return f"OpenSearchBackend([{','.join(self.hosts)}], {self.index_name!r})"
 
 
-def from_location(location: str = "", **options: Any) -> Checkpointer:
-    """Open `"opensearch://user:password@host:9200/index-name?ssl=true"`; `location` is what follows the scheme."""
-    return _from_url(f"opensearch:{location}", **options)
-
-
-def from_secure_location(location: str = "", **options: Any) -> Checkpointer:
-    """Open `"opensearchs://user:password@host:9200/index-name"`, over TLS; `location` is what follows the scheme."""
-    return _from_url(f"opensearchs:{location}", **options)
-
-
-def _from_url(url: str, **options: Any) -> Checkpointer:
+def _from_url(scheme: str, location: str = "", **options: Any) -> Checkpointer:
     from locus.memory.backends.adapters import StorageBackendAdapter
 
-    return StorageBackendAdapter(OpenSearchBackend.from_config(OpenSearchConfig.from_url(url, **options)))
+    return StorageBackendAdapter(OpenSearchBackend(**OpenSearchConfig.options_in(f"{scheme}:{location}", **options)))
+
+
+from_location = partial(_from_url, "opensearch")
+"""Open `"opensearch://user:password@host:9200/index-name?ssl=true"`, of which it gets what follows the scheme."""
+from_secure_location = partial(_from_url, "opensearchs")
+"""Open `"opensearchs://user:password@host:9200/index-name"`, over TLS."""

@@ -32,6 +32,22 @@ RACE = Backoff(0.004, 0.064, random_part=1.0)
 """The pauses in which another writer can finish first."""
 
 
+def racing(times: int, what: str) -> Iterator[int]:
+    """Number the attempts at something that other writers may prevent, with pauses in which they can finish.
+
+    If the last attempt fails too, `Failure` is raised, which says `what` went wrong.
+    """
+    for attempt in range(times):
+        yield attempt
+        RACE.block(attempt)
+    raise Failure(409, "too many writers", what)
+
+
+def filtered(*clauses: Mapping[str, Any], **more: Any) -> Json:
+    """The body of a search for the documents that fulfil all clauses; `more` are its other fields."""
+    return {"query": {"bool": {"filter": [*clauses]}}, **more}
+
+
 class Failure(Exception):
     """A request, or a part of one, failed. The driver's own error is the cause, if there is one."""
 

@@ -97,11 +97,16 @@ class OpenSearchConfig:
 
     @classmethod
     def from_url(cls, url: str, **options: Any) -> OpenSearchConfig:
-        """Make a config from `opensearch://host:9200/index?ssl=true` and options, which override those in the URL."""
+        """Make a config from a URL and options, which override those in the URL."""
+        return cls.from_options(**cls.options_in(url, **options))
+
+    @classmethod
+    def options_in(cls, url: str, **options: Any) -> dict[str, Any]:
+        """Read the options in `opensearch://host:9200/index?ssl=true`, and add others, which override them."""
         check_options(options, cls.from_options, "OpenSearchBackend")
         scheme, _, location = url.partition(":")
         secure = {"use_ssl": True} if scheme == "opensearchs" else {}
-        return cls.from_options(**(url_options(location) | secure | options))
+        return url_options(location) | secure | options
 
     @property
     def shown_hosts(self) -> str:

@@ -128,7 +128,7 @@ class OpenSearchEngine(
         return await self._with_log(thread_id, lambda log: read.read_checkpoint(log, namespace, checkpoint_id))
 
     async def read_part(self, thread_id: str, namespace: str, checkpoint_id: str | None, part: Part) -> Stored | None:
-        return await self._with_log(thread_id, lambda log: read.read_part(log, namespace, checkpoint_id, part))
+        return await self._with_log(thread_id, lambda log: read.read_checkpoint(log, namespace, checkpoint_id, part))
 
     async def read_since(self, thread_id: str, namespace: str, checkpoint_id: str | None, held: Base) -> Stored | None:
         return await self._with_log(thread_id, lambda log: read.read_since(log, namespace, checkpoint_id, held))

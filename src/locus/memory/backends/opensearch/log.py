@@ -10,9 +10,19 @@ import time
 from collections import OrderedDict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from locus.errors import CorruptCheckpointError
-from locus.memory.backends.opensearch.client import BUSY, RACE, BulkItem, Client, Failure, Json, StoredDocument
+from locus.memory.backends.opensearch.client import (
+    BUSY,
+    RACE,
+    BulkItem,
+    Client,
+    Failure,
+    Json,
+    StoredDocument,
+    filtered,
+)
 from locus.memory.backends.opensearch.schema import (
     CHECKPOINT,
     END,
@@ -48,6 +58,7 @@ KNOWN_NAMESPACES = 32
 
 CONTENTS = "body.head,body.runs.items"
 """The large fields of a record. Only loads need them."""
+WITHOUT_CONTENTS: Json = {"excludes": CONTENTS.split(",")}
 
 FORBIDDEN = 403
 
@@ -226,18 +237,14 @@ class Log:
         for hits in self.client.pages(self._records_body(), self.thread, RECORDS_PER_REQUEST):
             yield from (record_from(hit.source) for hit in hits)
 
-    def _records_body(self) -> Json:
-        return {
-            "query": {"bool": {"filter": live_filter(self.thread, self.state, CHECKPOINT, RUNS)}},
-            "sort": [{"seq": "asc"}, {"position": "asc"}],
-        }
+    def _records_body(self, **more: Any) -> Json:
+        clauses = live_filter(self.thread, self.state, CHECKPOINT, RUNS)
+        return filtered(*clauses, sort=[{"seq": "asc"}, {"position": "asc"}], **more)
 
     def all_records(self, *, with_contents: bool = False) -> list[Record]:
         """Search for all records that hold checkpoints or runs, in the order of their sequence numbers."""
         self.client.refresh()
-        body = self._records_body()
-        if not with_contents:
-            body["_source"] = {"excludes": CONTENTS.split(",")}
+        body = self._records_body() if with_contents else self._records_body(_source=WITHOUT_CONTENTS)
         size = RECORDS_PER_REQUEST if with_contents else 1_000
         return [record_from(hit.source) for hits in self.client.pages(body, self.thread, size) for hit in hits]
 
@@ -293,11 +300,8 @@ class Log:
     def _search_latest(self, namespace: str) -> Record | None:
         """Search for the latest checkpoint of a namespace that has not been in use for long."""
         self.client.refresh()
-        body = {
-            "query": {"bool": {"filter": [*live_filter(self.thread, self.state), {"term": {"namespace": namespace}}]}},
-            "sort": [{"seq": "desc"}],
-            "_source": {"excludes": [] if self._with_contents else CONTENTS.split(",")},
-        }
+        clauses: list[Json] = [*live_filter(self.thread, self.state), {"term": {"namespace": namespace}}]
+        body = filtered(*clauses, sort=[{"seq": "desc"}], _source=True if self._with_contents else WITHOUT_CONTENTS)
         for hits in self.client.pages(body, self.thread, size=20):
             for hit in hits:
                 record = self.visible(record_from(hit.source))
@@ -308,10 +312,7 @@ class Log:
     def pending_writes(self, *clauses: Mapping[str, object]) -> list[StoredDocument]:
         """Search for the documents of pending writes that readers may see."""
         self.client.refresh()
-        body: Json = {
-            "query": {"bool": {"filter": [{"term": {"thread": self.thread}}, {"term": {"kind": WRITE}}, *clauses]}},
-            "sort": WRITES_ORDER,
-        }
+        body = filtered({"term": {"thread": self.thread}}, {"term": {"kind": WRITE}}, *clauses, sort=WRITES_ORDER)
         hits = [hit for page in self.client.pages(body, self.thread) for hit in page]
         return self.visible_writes(hits)
 

@@ -10,10 +10,10 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from locus.errors import CorruptCheckpointError
-from locus.memory.backends.opensearch.client import RACE, Client, Failure, Json, StoredDocument, chunks
+from locus.memory.backends.opensearch.client import Client, Json, StoredDocument, chunks, filtered, racing
 from locus.memory.backends.opensearch.log import (
     CONTENTS,
     IN_BATCH,
@@ -66,22 +66,14 @@ from locus.memory.model.sizes import Measured, MeasuredCheckpoint, measured_chec
 T = TypeVar("T")
 
 
-def read_checkpoint(log: Log, namespace: str, checkpoint_id: str | None) -> Stored | None:
-    """Read a checkpoint with its runs: the latest of its namespace if no id is given."""
+def read_checkpoint(log: Log, namespace: str, checkpoint_id: str | None, part: Part | None = None) -> Stored | None:
+    """Read a checkpoint with its runs, or those that hold a part of it: the latest of its namespace without an id."""
 
     def read() -> Stored | None:
         record = _find(log, namespace, checkpoint_id, with_contents=True)
-        return None if record is None else _load(log, record, wanted(record.manifest))
-
-    return _retried(log, read)
-
-
-def read_part(log: Log, namespace: str, checkpoint_id: str | None, part: Part) -> Stored | None:
-    """Read a checkpoint with the runs that hold a part of it."""
-
-    def read() -> Stored | None:
-        record = _find(log, namespace, checkpoint_id, with_contents=True)
-        return None if record is None else _load(log, record, needed(record.manifest, part))
+        if record is None:
+            return None
+        return _load(log, record, wanted(record.manifest) if part is None else needed(record.manifest, part))
 
     return _retried(log, read)
 
@@ -155,7 +147,7 @@ def _find(
 def _retried(log: Log, read: Callable[[], T]) -> T:
     """Do some work, again if something was removed meanwhile. Missing content without a removal is damage."""
     last: tuple[int, int, int] | None = None
-    for attempt in range(400):
+    for _ in racing(400, f"thread {log.thread_id!r} changes faster than it can be read"):
         try:
             return read()
         except ConcurrentRemoval:
@@ -164,8 +156,7 @@ def _retried(log: Log, read: Callable[[], T]) -> T:
                 raise CorruptCheckpointError(f"items of {shown_thread(log.thread_id)} are missing") from None
             last = at
             log.cache.drop(log.thread)
-            RACE.block(attempt)
-    raise Failure(409, "too many writers", f"thread {log.thread_id!r} changes faster than it can be read")
+    raise AssertionError("the last attempt returns or raises")
 
 
 class _RunToRead(NamedTuple):
@@ -281,12 +272,9 @@ def _cached_runs(log: Log, locations: Mapping[RunKey, RunLocation]) -> dict[RunK
 
 def history(log: Log, namespace: str | None, limit: int | None, before_seq: int | None) -> list[Entry]:
     """List the entries of a thread, newest first."""
-    for attempt in range(20):
-        found = _history(log, namespace, limit, before_seq)
-        if found is not None:
-            return found
-        RACE.block(attempt)
-    raise Failure(409, "too many writers", "the thread changes faster than it can be listed")
+    attempts = racing(20, "the thread changes faster than it can be listed")
+    listed = (_history(log, namespace, limit, before_seq) for _ in attempts)
+    return next(entries for entries in listed if entries is not None)
 
 
 def _history(log: Log, namespace: str | None, limit: int | None, before_seq: int | None) -> list[Entry] | None:
@@ -300,11 +288,7 @@ def _history(log: Log, namespace: str | None, limit: int | None, before_seq: int
         clauses.append({"term": {"namespace": namespace}})
     if before_seq is not None:
         clauses.append({"range": {"seq": {"lt": before_seq}}})
-    body = {
-        "query": {"bool": {"filter": clauses}},
-        "sort": [{"seq": "desc"}],
-        "_source": {"excludes": ["body.head", "body.runs"]},
-    }
+    body = filtered(*clauses, sort=[{"seq": "desc"}], _source=WITHOUT_RUNS)
     state, entries = log.state, list[Entry]()
     size = 1_000 if limit is None else min(1_000, limit + 10)
     for hits in log.client.pages(body, log.thread, size):
@@ -320,7 +304,7 @@ def measure(log: Log) -> Measured | None:
 
     OpenSearch does not know them, so all records are read, in turn.
     """
-    for attempt in range(60):
+    for _ in racing(60, f"thread {log.thread_id!r} changes faster than it can be read"):
         state = log.read_state()
         if not state.exists(now_micros()):
             return None
@@ -339,13 +323,12 @@ def measure(log: Log) -> Measured | None:
             for run in unneeded:
                 del runs[run]  # a removal is not finished
             return Measured(checkpoints, runs, writes)
-        RACE.block(attempt)
-    raise Failure(409, "too many writers", f"thread {log.thread_id!r} changes faster than it can be read")
+    raise AssertionError("the last attempt returns or raises")
 
 
 def export(log: Log, after_seq: int, known: Mapping[str, int]) -> Exported:
     """Read the checkpoints after a sequence number, with the runs that they need, except for those that are known."""
-    for attempt in range(60):
+    for _ in racing(60, f"thread {log.thread_id!r} changes faster than it can be read"):
         state = log.read_state()
         if not state.exists(now_micros()):
             return Exported([], [])
@@ -355,7 +338,6 @@ def export(log: Log, after_seq: int, known: Mapping[str, int]) -> Exported:
             key=lambda record: record.seq,
         )
         if log.read_state().changes != state.changes:
-            RACE.block(attempt)
             continue
         for record in chosen:
             if not record.head:
@@ -367,7 +349,7 @@ def export(log: Log, after_seq: int, known: Mapping[str, int]) -> Exported:
             [run for run in runs if known.get(run.branch, -1) < run.number <= newest.get(run.branch, -1)],
             all_writes(log),
         )
-    raise Failure(409, "too many writers", f"thread {log.thread_id!r} changes faster than it can be read")
+    raise AssertionError("the last attempt returns or raises")
 
 
 class HitFilter:
@@ -437,7 +419,7 @@ def list_threads(client: Client, cache: ThreadCache, pattern: Pattern, limit: in
     client.refresh()
     clauses: list[Json] = [{"term": {"kind": THREAD}}, {"range": {"live": {"gt": 0}}}]
     clauses += ids_within(pattern.prefix)
-    body: Json = {"query": {"bool": {"filter": clauses}}, "sort": [{"thread_id": "asc"}]}
+    body = filtered(*clauses, sort=[{"thread_id": "asc"}])
     if pattern.from_after:
         body["search_after"] = [pattern.after]
     ids: list[str] = []
@@ -487,11 +469,7 @@ def outlived_page(
 def _entries_of(client: Client, hit_filter: HitFilter, threads: Mapping[str, str]) -> dict[str, list[Entry]]:
     """List the entries of some threads, by the digests of their ids."""
     entries: dict[str, list[Entry]] = {thread: [] for thread in threads}
-    body = {
-        "query": {"bool": {"filter": [{"term": {"kind": CHECKPOINT}}, {"terms": {"thread": list(threads)}}]}},
-        "sort": NEWEST_FIRST,
-        "_source": {"excludes": ["body.head", "body.runs"]},
-    }
+    body = newest_first({"terms": {"thread": list(threads)}})
     for hits in client.pages(body):
         for state, record, hit in hit_filter.visible(hits):
             entries[hit.source["thread"]].append(record.entry(state.thread_id))
@@ -502,11 +480,12 @@ def _orphans_of(
     client: Client, threads: Mapping[str, str], entries: Mapping[str, Sequence[Entry]]
 ) -> dict[str, set[CheckpointName]]:
     """List the checkpoints of some threads that do not exist, and have pending writes."""
-    body: Json = {
-        "query": {"bool": {"filter": [{"term": {"kind": WRITE}}, {"terms": {"thread": list(threads)}}]}},
-        "sort": [{"thread": "asc"}, *WRITES_ORDER],
-        "_source": ["thread", "namespace", "checkpoint_id"],
-    }
+    body = filtered(
+        {"term": {"kind": WRITE}},
+        {"terms": {"thread": list(threads)}},
+        sort=[{"thread": "asc"}, *WRITES_ORDER],
+        _source=["thread", "namespace", "checkpoint_id"],
+    )
     found: dict[str, set[CheckpointName]] = {}
     for hits in client.pages(body):
         for hit in hits:
@@ -519,6 +498,13 @@ def _orphans_of(
 MAX_THREADS = 10_000
 """The number of threads that one query names; servers accept 65,536."""
 NEWEST_FIRST: list[Json] = [{"order": "desc"}, {"seq": "desc"}, {"thread": "asc"}, {"position": "asc"}, IN_BATCH]
+
+WITHOUT_RUNS: Json = {"excludes": ["body.head", "body.runs"]}
+
+
+def newest_first(*clauses: Json, **more: Any) -> Json:
+    """The body of a search for checkpoints without their contents, the newest of all threads first."""
+    return filtered({"term": {"kind": CHECKPOINT}}, *clauses, sort=NEWEST_FIRST, _source=WITHOUT_RUNS, **more)
 
 
 def ids_within(prefix: str) -> list[Json]:
@@ -539,11 +525,7 @@ def in_threads(client: Client, prefix: str) -> Iterator[list[Json]]:
         yield []
         return
     clauses: list[Json] = [{"term": {"kind": THREAD}}, {"range": {"live": {"gt": 0}}}, *ids_within(prefix)]
-    body = {
-        "query": {"bool": {"filter": clauses}},
-        "sort": [{"thread_id": "asc"}],
-        "_source": ["thread", "thread_id"],
-    }
+    body = filtered(*clauses, sort=[{"thread_id": "asc"}], _source=["thread", "thread_id"])
     threads: list[str] = []
     for hits in client.pages(body):
         threads += [hit.source["thread"] for hit in hits if hit.source["thread_id"].startswith(prefix)]
@@ -558,19 +540,12 @@ def newest_entries(
     if not limit:
         return []
     client.refresh()
-    clauses: list[Json] = [{"term": {"kind": CHECKPOINT}}]
-    if metadata is not None:
-        clauses.append({"term": {"metadata": metadata_term(*metadata)}})
+    clauses: list[Json] = [] if metadata is None else [{"term": {"metadata": metadata_term(*metadata)}}]
     hit_filter, entries = HitFilter(client, cache), list[tuple[tuple[int, int], Entry]]()
     for within in in_threads(client, prefix):
-        body = {
-            "query": {"bool": {"filter": [*clauses, *within]}},
-            "sort": NEWEST_FIRST,
-            "_source": {"excludes": ["body.head", "body.runs"]},
-        }
         records = (
             (state, record)
-            for hits in client.pages(body, size=min(1_000, limit + 10))
+            for hits in client.pages(newest_first(*clauses, *within), size=min(1_000, limit + 10))
             for state, record, _ in hit_filter.visible(hits)
             if metadata is None or has_value(record.metadata, *metadata)
         )
@@ -639,16 +614,7 @@ def _newest_until(
 
 
 def _collapsed(client: Client, clauses: Sequence[Json], size: int) -> list[StoredDocument]:
-    return client.search(
-        {
-            "query": {"bool": {"filter": [{"term": {"kind": CHECKPOINT}}, *clauses]}},
-            "collapse": {"field": "thread"},
-            "sort": NEWEST_FIRST,
-            "_source": {"excludes": ["body.head", "body.runs"]},
-            "size": size,
-            "track_total_hits": False,
-        }
-    )
+    return client.search(newest_first(*clauses, collapse={"field": "thread"}, size=size, track_total_hits=False))
 
 
 def _with_newer(client: Client, hits: Sequence[StoredDocument], start: _Place | None) -> dict[str, StoredDocument]:
@@ -661,13 +627,7 @@ def _with_newer(client: Client, hits: Sequence[StoredDocument], start: _Place | 
 
 
 def _newest_visible(client: Client, shown: HitFilter, thread: str) -> tuple[_Place, Entry] | None:
-    clauses: list[Json] = [{"term": {"kind": CHECKPOINT}}, {"term": {"thread": thread}}]
-    body = {
-        "query": {"bool": {"filter": clauses}},
-        "sort": NEWEST_FIRST,
-        "_source": {"excludes": ["body.head", "body.runs"]},
-    }
-    for hits in client.pages(body, thread, 20):
+    for hits in client.pages(newest_first({"term": {"thread": thread}}), thread, 20):
         for state, record, hit in shown.visible(hits):
             return _place(hit), record.entry(state.thread_id)
     return None

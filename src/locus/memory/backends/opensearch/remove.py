@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from locus.memory.backends.opensearch.client import RACE, BulkItem, Client, Failure, Json, StoredDocument, chunks
+from locus.memory.backends.opensearch.client import BulkItem, Client, Json, StoredDocument, chunks, filtered, racing
 from locus.memory.backends.opensearch.log import (
     KNOWN_NAMESPACES,
     RECORDS_PER_REQUEST,
@@ -58,6 +58,7 @@ from locus.memory.model.records import Extent, RunInfo
 from locus.memory.model.retention import Line, line_in, new_parents, unneeded_runs
 
 _MAX_ATTEMPTS = 60
+_TOO_SLOW = f"{_MAX_ATTEMPTS} times another one was faster"
 
 
 def remove(log: Log, chosen: Callable[[Record], bool], *, expired: bool = False, everything: bool = False) -> int:
@@ -65,7 +66,7 @@ def remove(log: Log, chosen: Callable[[Record], bool], *, expired: bool = False,
 
     With `everything`, pending writes that wait for their first checkpoint go as well.
     """
-    for attempt in range(_MAX_ATTEMPTS):
+    for _ in racing(_MAX_ATTEMPTS, _TOO_SLOW):
         state = log.read_state()
         if state.expired(now_micros()) != expired:
             return 0
@@ -89,8 +90,7 @@ def remove(log: Log, chosen: Callable[[Record], bool], *, expired: bool = False,
             else:
                 finish_removal(log, record, records)
             return len(doomed)
-        RACE.block(attempt)
-    raise Failure(409, "too many writers", f"{_MAX_ATTEMPTS} times another one was faster")
+    raise AssertionError("the last attempt returns or raises")
 
 
 def _end_record(log: Log) -> Record:
@@ -218,12 +218,8 @@ def _dead_writes(log: Log, removal: LogRemoval, place: int) -> list[StoredDocume
     names = set(removal.names)
     if not names:
         return []
-    earlier = {"range": {"position": {"lt": place}}}
-    body: Json = {
-        "query": {"bool": {"filter": [{"term": {"thread": log.thread}}, {"term": {"kind": WRITE}}, earlier]}},
-        "sort": WRITES_ORDER,
-        "_source": ["namespace", "checkpoint_id"],
-    }
+    clauses = {"term": {"thread": log.thread}}, {"term": {"kind": WRITE}}, {"range": {"position": {"lt": place}}}
+    body = filtered(*clauses, sort=WRITES_ORDER, _source=["namespace", "checkpoint_id"])
     hits = [hit for page in log.client.pages(body, log.thread) for hit in page]
     return [hit for hit in hits if writes_name(hit) in names]
 
@@ -349,7 +345,7 @@ def copy(source: Log, dest: Log, namespace: str | None, ids: Collection[str] | N
 
     Return their number; -1 if that thread exists.
     """
-    for attempt in range(_MAX_ATTEMPTS):
+    for _ in racing(_MAX_ATTEMPTS, _TOO_SLOW):
         state = source.read_state()
         if not state.exists(now_micros()):
             return 0
@@ -383,8 +379,7 @@ def copy(source: Log, dest: Log, namespace: str | None, ids: Collection[str] | N
         ]
         if _write_copy(source, dest, records, chosen):
             return len(chosen)
-        RACE.block(attempt)
-    raise Failure(409, "too many writers", f"{_MAX_ATTEMPTS} times another one was faster")
+    raise AssertionError("the last attempt returns or raises")
 
 
 def _write_copy(source: Log, dest: Log, records: Sequence[Record], chosen: Collection[int]) -> bool:
@@ -488,8 +483,8 @@ def _delete_batch(client: Client, thread: str, batch: str) -> None:
     """Delete copies that did not become visible."""
     for _ in range(100_000):
         client.refresh()
-        query = {"bool": {"filter": [{"term": {"thread": thread}}, {"term": {"batch": batch}}]}}
-        hits = client.search({"query": query, "size": 1_000, "_source": False}, thread)
+        clauses = {"term": {"thread": thread}}, {"term": {"batch": batch}}
+        hits = client.search(filtered(*clauses, size=1_000, _source=False), thread)
         if not hits:
             return
         client.write(thread, [_delete(hit) for hit in hits])
@@ -498,12 +493,9 @@ def _delete_batch(client: Client, thread: str, batch: str) -> None:
 def expire(client: Client, cache: ThreadCache, moment: int) -> int:
     """Remove the threads that have expired, and return the number of their checkpoints. Then sweep."""
     client.refresh()
-    query: Json = {"bool": {"filter": [
-        {"term": {"kind": THREAD}},
-        {"range": {"live": {"gt": 0}}},
-        {"range": {"expires": {"lte": min(moment, now_micros())}}},
-    ]}}  # fmt: skip
-    body = {"query": query, "sort": [{"thread_id": "asc"}], "_source": ["thread_id"]}
+    over = {"range": {"expires": {"lte": min(moment, now_micros())}}}
+    clauses = {"term": {"kind": THREAD}}, {"range": {"live": {"gt": 0}}}, over
+    body = filtered(*clauses, sort=[{"thread_id": "asc"}], _source=["thread_id"])
     expired = [hit.source["thread_id"] for hits in client.pages(body) for hit in hits]
     removed = 0
     for thread_id in expired:
@@ -517,17 +509,17 @@ def _sweep(client: Client, now: int) -> None:
     old: Json = {"range": {"at": {"lt": now - STUB_LIFETIME}}}
     empty = {"bool": {"filter": [{"term": {"kind": THREAD}}, {"term": {"live": 0}}]}}
     swept = {"bool": {"should": [{"terms": {"kind": [GONE, END, INTENT]}}, empty]}}
-    if not client.search({"query": {"bool": {"filter": [old, swept]}}, "size": 1, "_source": False}):
+    if not client.search(filtered(old, swept, size=1, _source=False)):
         return
     _sweep_intents(client, old)
-    query = {"bool": {"filter": [{"terms": {"kind": [GONE, END]}}, old]}}
-    client.send("POST", f"{client.index}/_delete_by_query", {"query": query}, conflicts="proceed", refresh="true")
+    query = filtered({"terms": {"kind": [GONE, END]}}, old)
+    client.send("POST", f"{client.index}/_delete_by_query", query, conflicts="proceed", refresh="true")
     _sweep_threads(client, old)
 
 
 def _sweep_intents(client: Client, old: Json) -> None:
     """Delete copies that were begun, and never became visible; or only the intent, if they did."""
-    body = {"query": {"bool": {"filter": [{"term": {"kind": INTENT}}, old]}}, "sort": [{"batch": "asc"}]}
+    body = filtered({"term": {"kind": INTENT}}, old, sort=[{"batch": "asc"}])
     for hits in client.pages(body):
         found = client.get_threads(hit.source["thread"] for hit in hits)
         for hit in hits:
@@ -544,8 +536,7 @@ def _sweep_threads(client: Client, old: Json) -> None:
 
     No handle has one in its cache: whoever ended the thread forgets it after ten minutes, and readers do not cache it.
     """
-    body = {"query": {"bool": {"filter": [{"term": {"kind": THREAD}}, {"term": {"live": 0}}, old]}},
-            "sort": [{"thread": "asc"}]}  # fmt: skip
+    body = filtered({"term": {"kind": THREAD}}, {"term": {"live": 0}}, old, sort=[{"thread": "asc"}])
     for hits in client.pages(body):
         for hit in hits:
             thread = hit.source["thread"]

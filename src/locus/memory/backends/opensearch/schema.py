@@ -158,10 +158,6 @@ def metadata_term(key: str, value: str) -> str:
     return digest(canonical([key, value]))
 
 
-def metadata_terms(metadata: dict[str, Any]) -> list[str]:
-    return [metadata_term(key, canonical(value)) for key, value in metadata.items()]
-
-
 MAX_WORD_LENGTH: Final = 200
 
 
@@ -441,7 +437,7 @@ def record_source(record: Record) -> dict[str, Any]:
         source["words"] = _record_words(record)
     if record.kind == CHECKPOINT:
         source["order"] = record.order
-        terms = metadata_terms(decode(record.metadata))
+        terms = [metadata_term(key, canonical(value)) for key, value in decode(record.metadata).items()]
         if terms:
             source["metadata"] = terms
     if record.kind != GONE:
@@ -532,7 +528,7 @@ def _record_from(source: DocumentSource) -> Record:
         namespace=source.get("namespace", ""),
         seq=int(source.get("seq", 0)),
         rev=body.get("rev", ""),
-        runs=tuple(map(_run_from, body.get("runs", ()))),
+        runs=tuple(stored_run(_items_from(run), run) for run in body.get("runs", ())),
         removal=_removal_from(body["removed"]) if "removed" in body else None,
         state=body.get("state"),
     )
@@ -587,10 +583,6 @@ def stored_run(run: Run, stored: DocumentSource) -> StoredRun:
 
 def _unreadable_run(error: Exception) -> CorruptCheckpointError:
     return CorruptCheckpointError(f"a stored run cannot be read ({type(error).__name__})")
-
-
-def _run_from(stored: DocumentSource) -> StoredRun:
-    return stored_run(_items_from(stored), stored)
 
 
 def _items_from(stored: DocumentSource) -> Run:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from locus.memory.backends.opensearch.client import Client, Json, StoredDocument
+from locus.memory.backends.opensearch.client import Client, Json, StoredDocument, filtered
 from locus.memory.backends.opensearch.log import IN_BATCH, Log, ThreadCache
 from locus.memory.backends.opensearch.read import NEWEST_FIRST, HitFilter, in_threads
 from locus.memory.backends.opensearch.schema import CHECKPOINT, RUNS, Record, RunKey, indexed_word, record_from
@@ -20,13 +20,9 @@ def search(client: Client, cache: ThreadCache, terms: Sequence[str], limit: int)
     if not limit:
         return []
     client.refresh()
+    kinds = [{"terms": {"kind": [CHECKPOINT, RUNS]}}]
     body = {
-        "query": {
-            "bool": {
-                "filter": [{"terms": {"kind": [CHECKPOINT, RUNS]}}],
-                "must": _wanted_words(terms),
-            }
-        },
+        "query": {"bool": {"filter": kinds, "must": _wanted_words(terms)}},
         "sort": [{"_score": "desc"}, {"thread": "asc"}, {"seq": "asc"}, {"position": "asc"}, IN_BATCH],
     }
     hit_filter, matching = HitFilter(client, cache), list[Hit]()
@@ -48,8 +44,8 @@ def search_within(client: Client, cache: ThreadCache, terms: Sequence[str], limi
     hit_filter, matching = HitFilter(client, cache), list[Hit]()
     most = max(RANKED, limit * 2 + 10)
     for within in in_threads(client, prefix):
-        clauses: list[Json] = [{"terms": {"kind": [CHECKPOINT, RUNS]}}, *_wanted_words(terms), *within]
-        body = {"query": {"bool": {"filter": clauses}}, "sort": NEWEST_FIRST}
+        kinds = {"terms": {"kind": [CHECKPOINT, RUNS]}}
+        body = filtered(kinds, *_wanted_words(terms), *within, sort=NEWEST_FIRST)
         looked_at = 0
         for hits in client.pages(body, size=RANKED):
             matching += _hits_of(client, cache, hit_filter, terms, hits, by_themselves=True)

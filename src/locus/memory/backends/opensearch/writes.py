@@ -8,18 +8,16 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 
-from locus.memory.backends.opensearch.client import RACE, BulkItem, Failure, StoredDocument
+from locus.memory.backends.opensearch.client import BulkItem, StoredDocument, racing
 from locus.memory.backends.opensearch.log import Log, writes_name
 from locus.memory.backends.opensearch.remove import finish_removal, remove
 from locus.memory.backends.opensearch.schema import WRITE, CheckpointName, now_micros, writes_id
 from locus.memory.model.records import Write, writes_order
 
-_MAX_ATTEMPTS = 40
-
 
 def put_writes(log: Log, name: CheckpointName, task_id: str, writes: Sequence[Write], keep_numbered: bool) -> None:
     """Replace the writes of a task that have the index of a new one and, without `keep_numbered`, all from 0 on."""
-    for attempt in range(_MAX_ATTEMPTS):
+    for _ in racing(40, f"task {task_id!r} writes from several places at once"):
         log.read_state()
         if log.state.expired(now_micros()):
             remove(log, lambda _: True, expired=True)
@@ -27,8 +25,6 @@ def put_writes(log: Log, name: CheckpointName, task_id: str, writes: Sequence[Wr
         (done,) = log.client.write(log.thread, [writes_item(log, name, task_id, writes, keep_numbered)])
         if done:
             return
-        RACE.block(attempt)
-    raise Failure(409, "too many writers", f"task {task_id!r} writes from several places at once")
 
 
 def writes_item(log: Log, name: CheckpointName, task_id: str, writes: Sequence[Write], keep_numbered: bool) -> BulkItem:

@@ -124,16 +124,14 @@ class OracleConfig(SQLServerConfig):
             "expire_time": self.keepalive_minutes,
         }
         if self.host is not None:
+            secure = self.wallet_location is not None or self.port in _TLS_PORTS or self.host.lower().endswith(_CLOUD)
             parameters |= {
                 "host": self.host,
                 "port": self.port,
                 "service_name": self.service_name,
-                "protocol": self.protocol or ("tcps" if self._needs_tls(self.host) else "tcp"),
+                "protocol": self.protocol or ("tcps" if secure else "tcp"),
             }
         return {name: value for name, value in parameters.items() if value is not None}
-
-    def _needs_tls(self, host: str) -> bool:
-        return self.wallet_location is not None or self.port in _TLS_PORTS or host.lower().endswith(_CLOUD)
 
     @classmethod
     def options_in(cls, url: str) -> dict[str, Any]:

@@ -98,10 +98,16 @@ class OracleEngine(SQLServerEngine[OracleConnection]):
         return decided
 
     async def ancestors(
-        self, thread_id: str, namespace: str, checkpoint_id: str, limit: int, channels: Collection[str]
+        self,
+        thread_id: str,
+        namespace: str,
+        checkpoint_id: str,
+        limit: int,
+        channels: Collection[str],
+        known: Collection[str],
     ) -> list[Ancestor]:
         # Oracle spells recursion in another way.
-        return await KeepsWrites.ancestors(self, thread_id, namespace, checkpoint_id, limit, channels)
+        return await KeepsWrites.ancestors(self, thread_id, namespace, checkpoint_id, limit, channels, known)
 
     async def find(self, key: str, value: str, limit: int, prefix: str = "") -> list[Entry]:
         return await self._read(partial(oracle_read.find, self.sql, key, value, limit, prefix))

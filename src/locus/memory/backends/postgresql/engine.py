@@ -266,10 +266,16 @@ class PostgreSQLEngine(SQLServerEngine[PostgreSQLConnection], CommitsTogether):
             return await self.read(*place)
 
     async def ancestors(
-        self, thread_id: str, namespace: str, checkpoint_id: str, limit: int, channels: Collection[str]
+        self,
+        thread_id: str,
+        namespace: str,
+        checkpoint_id: str,
+        limit: int,
+        channels: Collection[str],
+        known: Collection[str],
     ) -> list[Ancestor]:
         place = (thread_id, namespace, checkpoint_id)
-        return await self._read(partial(postgresql_read.ancestors, self.sql, *place, limit, channels))
+        return await self._read(partial(postgresql_read.ancestors, self.sql, *place, limit, channels, known))
 
     async def _read_one(self, operation: Operation[Stored | None]) -> Stored | None:
         try:

@@ -162,44 +162,64 @@ def read_since(
 
 
 def ancestors(
-    sql: PostgreSQLFlavour, thread_id: str, namespace: str, checkpoint_id: str, limit: int, channels: Collection[str]
+    sql: PostgreSQLFlavour,
+    thread_id: str,
+    namespace: str,
+    checkpoint_id: str,
+    limit: int,
+    channels: Collection[str],
+    known: Collection[str],
 ) -> Steps[list[Ancestor]]:
     """Read the ancestors of a checkpoint, a page with one statement."""
     wanted_channels = [sql.text(channel) for channel in channels]
-    return (yield from in_line(checkpoint_id, limit, partial(_line, sql, thread_id, namespace, wanted_channels)))
+    page_before = partial(_page_before, sql, thread_id, namespace, wanted_channels, list(known))
+    return (yield from in_line(checkpoint_id, limit, page_before))
 
 
-def _line(
-    sql: PostgreSQLFlavour, thread_id: str, namespace: str, channels: list[str], checkpoint_id: str, limit: int
+def _page_before(
+    sql: PostgreSQLFlavour,
+    thread_id: str,
+    namespace: str,
+    channels: list[str],
+    known: list[str],
+    checkpoint_id: str,
+    limit: int,
 ) -> Steps[list[Ancestor]]:
     which, values = sql.which_one(thread_id, namespace, checkpoint_id)
-    rows = yield _line_statement(sql, which), (*values, limit - 1, channels)
-    found: dict[int, Stored] = {}
+    rows = yield _line_statement(sql, which), (*values, limit - 1, channels, known)
+    found: dict[int, Ancestor] = {}
     writes: dict[int, list[Write]] = {}
-    for place, *row in rows:
-        task_id, seq, _, about, head, _ = row
+    for place, *row, about in rows:
+        task_id, seq, name, rev, head, _ = row
         if task_id is not None:
             writes.setdefault(place, []).append(write_of(sql, row))
             continue
-        name, parent_id, rev, created_at, metadata, manifest = decode(about)
-        columns = (sql.text(thread_id), sql.text(namespace), name, parent_id, seq, rev, _time(created_at))
-        found[place] = sql.read_checkpoint(CheckpointRow(*columns, metadata, head, manifest))
-    return [Ancestor(found[place], sorted(writes.get(place, ()), key=writes_order)) for place in sorted(found)]
+        stored: Stored | None = None
+        if about is not None:
+            parent_id, created_at, metadata, manifest = decode(about)
+            columns = (sql.text(thread_id), sql.text(namespace), name, parent_id, seq, rev, _time(created_at))
+            stored = sql.read_checkpoint(CheckpointRow(*columns, metadata, head, manifest))
+        found[place] = Ancestor(sql.read_text(name), rev, stored, [])
+    for place, ancestor in found.items():
+        ancestor.writes.extend(sorted(writes.get(place, ()), key=writes_order))
+    return [found[place] for place in sorted(found)]
 
 
 @lru_cache(maxsize=64)
 def _line_statement(sql: PostgreSQLFlavour, which: str) -> str:
     """A statement for a page of ancestors and their pending writes. A write has a task, and a checkpoint has none."""
     parent = "LATERAL (SELECT * FROM {} p WHERE " + is_parent("p") + " OFFSET 0) p"
-    about = "json_build_array(p.checkpoint_id, p.parent_id, p.rev, p.created_at, p.metadata::text, p.manifest::text)"
+    about = "json_build_array(p.parent_id, p.created_at, p.metadata::text, p.manifest::text)::text"
     return f"""WITH RECURSIVE line (place, thread, namespace, parent_id) AS (
     SELECT 0, c.thread, c.namespace, c.parent_id FROM {sql.joined} WHERE {which}
     UNION ALL SELECT l.place + 1, p.thread, p.namespace, p.parent_id
     FROM line l, {parent.format(sql.checkpoints)} WHERE l.place < ?
 )
-SELECT l.place, {write_list(sql, "p")} FROM line l, {parent.format(sql.writes)} WHERE p.channel = ANY(?)
+SELECT l.place, {write_list(sql, "p")}, NULL FROM line l, {parent.format(sql.writes)} WHERE p.channel = ANY(?)
 UNION ALL
-SELECT l.place, NULL, p.seq, NULL, {about}::text, p.head::text, NULL FROM line l, {parent.format(sql.checkpoints)}"""
+SELECT p.place, NULL, p.seq, p.checkpoint_id, p.rev, CASE WHEN is_new THEN p.head::text END, NULL,
+    CASE WHEN is_new THEN {about} END
+FROM (SELECT l.place, p.*, p.rev <> ALL(?) AS is_new FROM line l, {parent.format(sql.checkpoints)}) p"""
 
 
 def _checked(stored: Stored, extents: Sequence[Extent]) -> Stored:

@@ -112,7 +112,9 @@ class PostgreSQLFlavour(PackingFlavour, ItemFlavour):
 
     def tables_exist(self) -> tuple[str, Sequence[Any]]:
         """A statement that returns the encoding of the database, and whether these tables exist."""
-        return "SELECT current_setting('server_encoding'), to_regclass(?) IS NOT NULL", (self.format,)
+        # See `has_table`.
+        found = "EXISTS (SELECT 1 FROM pg_class WHERE oid = to_regclass(?))"
+        return f"SELECT current_setting('server_encoding'), {found}", (self.format,)
 
     def has_table(self, table: str) -> tuple[str, Sequence[Any]]:
         # `to_regclass` alone may not see yet what another connection has created while this one waited.

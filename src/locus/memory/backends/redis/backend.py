@@ -9,14 +9,12 @@ import email.parser  # noqa: F401 - the driver needs it for its first connection
 from functools import partial
 from typing import Any
 
-from pydantic import SecretStr
-
 from locus.errors import ConfigurationError
 from locus.extras import require
 from locus.hints import check_options
 from locus.memory.backends.redis.config import RedisConfig
 from locus.memory.checkpointer import Checkpointer
-from locus.memory.model.arguments import CACHE_MB
+from locus.memory.model.arguments import taking
 from locus.memory.storage import StorageBackend
 from locus.memory.store import CheckpointStore
 
@@ -39,41 +37,14 @@ class RedisBackend(StorageBackend):
     If you pass a `client` (`redis.asyncio.Redis` or `RedisCluster`), the backend uses it and leaves it open.
     """
 
-    def __init__(
-        self,
-        url: str = "redis://localhost:6379",
-        prefix: str = "locus:state:",
-        ttl_seconds: float | None = None,
-        *,
-        db: int | None = None,
-        username: str | None = None,
-        password: str | SecretStr | None = None,
-        cluster: bool = False,
-        search: bool | None = None,
-        timeout: float = 10.0,
-        connect_timeout: float = 5.0,
-        max_connections: int = 32,
-        retries: int = 2,
-        ssl_ca_certs: str | None = None,
-        ssl_certfile: str | None = None,
-        ssl_keyfile: str | None = None,
-        ssl_check_hostname: bool = True,
-        buckets: int | None = None,
-        cache_mb: float = CACHE_MB,
-        client: Any = None,
-        sentinel_username: str | None = None,
-        sentinel_password: str | SecretStr | None = None,
-        wait_replicas: int = 0,
-        wait_timeout: float | None = None,
-        wait_aof: bool = False,
-    ) -> None:
-        options = {name: value for name, value in locals().items() if name not in ("self", "client", "__class__")}
+    @taking(RedisConfig.from_url)
+    def __init__(self, config: RedisConfig) -> None:
         require("redis.asyncio", "redis")
         from locus.memory.backends.redis.engine import open_engine
 
-        self.config = RedisConfig.from_url(**options)
-        engine = open_engine(self.config, client)
-        super().__init__(CheckpointStore(engine, ttl_seconds=self.config.ttl_seconds, cache_mb=self.config.cache_mb))
+        self.config = config
+        engine = open_engine(config)
+        super().__init__(CheckpointStore(engine, ttl_seconds=config.ttl_seconds, cache_mb=config.cache_mb))
 
     @property
     def url(self) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from itertools import starmap
 from typing import Any
 from urllib.parse import unquote
@@ -64,27 +64,46 @@ class RedisConfig:
     wait_timeout: float | None = None
     wait_aof: bool = False
 
+    client: Any = field(default=None, repr=False)
+    """A caller's client of the driver."""
+
     @classmethod
     def from_url(
         cls,
-        url: str,
-        prefix: str,
-        ttl_seconds: float | None,
-        db: int | None,
-        username: str | None,
-        password: str | SecretStr | None,
-        buckets: int | None,
-        **options: Any,
+        url: str = "redis://localhost:6379",
+        prefix: str = "locus:state:",
+        ttl_seconds: float | None = None,
+        *,
+        db: int | None = None,
+        username: str | None = None,
+        password: str | SecretStr | None = None,
+        cluster: bool = False,
+        search: bool | None = None,
+        timeout: float = 10.0,
+        connect_timeout: float = 5.0,
+        max_connections: int = 32,
+        retries: int = 2,
+        ssl_ca_certs: str | None = None,
+        ssl_certfile: str | None = None,
+        ssl_keyfile: str | None = None,
+        ssl_check_hostname: bool = True,
+        buckets: int | None = None,
+        cache_mb: float = CACHE_MB,
+        client: Any = None,
+        sentinel_username: str | None = None,
+        sentinel_password: str | SecretStr | None = None,
+        wait_replicas: int = 0,
+        wait_timeout: float | None = None,
+        wait_aof: bool = False,
     ) -> RedisConfig:
-        """Make a config from a URL and options. An option in the URL takes precedence."""
+        """Make a config from the options of `RedisBackend`, and check it. An option in the URL takes precedence."""
+        given = {name: value for name, value in locals().items() if name not in ("cls", "url", "username", "password")}
         parts = _parts(url)
-        given = {"prefix": prefix, "ttl_seconds": ttl_seconds, "buckets": buckets, **options}
         given |= parts.options(_URL_OPTIONS, _UNKNOWN)
-        number = given.pop("db", None)
         sentinels, service, path = _sentinels(parts)
-        if number is None:
-            number = _database(path) if db is None else db
-        of_sentinels = _secret(given.pop("sentinel_password", None))
+        if given["db"] is None:
+            given["db"] = _database(path)
+        given["sentinel_password"] = _secret(given["sentinel_password"])
         if given["buckets"] is None:
             given["buckets"] = _CLUSTER_BUCKETS if given["cluster"] else _BUCKETS
         config = cls(
@@ -92,12 +111,10 @@ class RedisConfig:
             port=0 if sentinels else parts.port or _PORT,
             path=unquote(parts.path) if parts.scheme == "unix" else "",
             tls=_TLS_OF_SCHEME[parts.scheme.removesuffix(_BY_SENTINELS)],
-            db=number,
             username=username or parts.user or None,
             password=_secret(password) or parts.password or None,
             sentinels=sentinels,
             service=service,
-            sentinel_password=of_sentinels,
             **given,
         )
         return _checked(config)
@@ -161,27 +178,13 @@ def _database(path: str) -> int:
     return int(text or 0)
 
 
-_URL_OPTIONS: dict[str, Callable[[str], Any]] = {
-    "prefix": str,
-    "ttl_seconds": float,
-    "db": int,
-    "cluster": flag,
-    "search": flag,
-    "timeout": float,
-    "connect_timeout": float,
-    "max_connections": int,
-    "retries": int,
-    "ssl_ca_certs": str,
-    "ssl_certfile": str,
-    "ssl_keyfile": str,
-    "ssl_check_hostname": flag,
-    "buckets": int,
-    "cache_mb": float,
-    "sentinel_username": str,
-    "sentinel_password": str,
-    "wait_replicas": int,
-    "wait_timeout": float,
-    "wait_aof": flag,
+_READERS: dict[str, Callable[[str], Any]] = {"str": str, "int": int, "float": float, "bool": flag}
+_NOT_IN_URL = ("host", "port", "path", "tls", "username", "password", "sentinels", "service", "client")
+"""Fields that are other parts of a URL, or that cannot be written in one."""
+_URL_OPTIONS = {
+    option.name: _READERS[str(option.type).partition(" ")[0]]
+    for option in fields(RedisConfig)
+    if option.name not in _NOT_IN_URL
 }
 _UNKNOWN = "unknown option '{name}' in the URL of Redis; known: {known}"
 

@@ -5,7 +5,7 @@ The objects, their names and how a save becomes one of them are the same for eve
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Any
 
 from locus.memory.backends.objects.backend import ObjectCheckpointStore, ObjectVerbs
 from locus.memory.backends.objects.engine import ObjectEngine
@@ -28,16 +28,6 @@ class S3Backend(ObjectVerbs, StorageBackend):
 
     @taking(S3Config.from_options)
     def __init__(self, config: S3Config) -> None:
-        self._open(config)
-
-    @classmethod
-    def from_config(cls, config: S3Config) -> Self:
-        """A backend with these options."""
-        backend = cls.__new__(cls)
-        backend._open(config)
-        return backend
-
-    def _open(self, config: S3Config) -> None:
         self.bucket, self.prefix = config.bucket, config.prefix
         self.endpoint_url, self.region_name = config.endpoint_url, config.region_name
         self.timeout, self.ttl_seconds = config.timeout, config.ttl_seconds
@@ -52,4 +42,4 @@ def from_location(location: str = "", **options: Any) -> Checkpointer:
     """`"s3://bucket/prefix"`, with options by keyword, or `?endpoint_url=…&region_name=…` in the URL."""
     from locus.memory.backends.adapters import StorageBackendAdapter
 
-    return StorageBackendAdapter(S3Backend.from_config(S3Config.from_url(f"s3:{location}", **options)))
+    return StorageBackendAdapter(S3Backend(**S3Config.options_in(f"s3:{location}", **options)))

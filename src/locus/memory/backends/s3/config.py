@@ -24,6 +24,7 @@ PREFIX = "locus/checkpoints/"
 AddressingStyle = Literal["auto", "path", "virtual"]
 
 _DEFAULT_REGION = "us-east-1"
+_ENDPOINT_VARIABLES = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
 _URL_OPTIONS: dict[str, Callable[[str], Any]] = {
     "addressing_style": str,
     "endpoint_url": str,
@@ -93,7 +94,7 @@ class S3Config:
         ):
             raise ConfigurationError("max_retries is a number from 0 on, and max_connections one from 1 on")
         session = _botocore_session(profile_name)
-        endpoint = _checked_endpoint(endpoint_url or _from_environment("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"))
+        endpoint = _checked_endpoint(endpoint_url or next(filter(None, map(os.environ.get, _ENDPOINT_VARIABLES)), None))
         region = region_name or session.get_config_variable("region") or _DEFAULT_REGION
         return cls(
             bucket=bucket,
@@ -112,7 +113,12 @@ class S3Config:
 
     @classmethod
     def from_url(cls, url: str, **options: Any) -> S3Config:
-        """Make a config from `s3://bucket/prefix?endpoint_url=…&region_name=…` and options, which override the URL."""
+        """Make a config from a URL and options, which override those in the URL."""
+        return cls.from_options(**cls.options_in(url, **options))
+
+    @classmethod
+    def options_in(cls, url: str, **options: Any) -> dict[str, Any]:
+        """Read the options in `s3://bucket/prefix?endpoint_url=…&region_name=…`, and add others, which win."""
         check_options(options, cls.from_options, "S3Backend", but=("bucket",))
         parts = StoreURL(url, "write s3://bucket/prefix")
         if parts.user is not None:
@@ -124,7 +130,7 @@ class S3Config:
         in_url = parts.options(_URL_OPTIONS, _UNKNOWN)
         if prefix := unquote(parts.path).strip("/"):
             in_url["prefix"] = prefix
-        return cls.from_options(unquote(parts.hosts), **(in_url | options))
+        return {"bucket": unquote(parts.hosts)} | in_url | options
 
 
 def _botocore_session(profile_name: str | None) -> Any:
@@ -151,10 +157,6 @@ def _ca_bundle(session: Any) -> str | None:
     if path and not Path(path).is_file():
         raise ConfigurationError(f"AWS_CA_BUNDLE, or ca_bundle of the profile, names {path!r:.80}, which is no file")
     return path or None
-
-
-def _from_environment(*names: str) -> str | None:
-    return next((os.environ[name] for name in names if os.environ.get(name)), None)
 
 
 def _checked_endpoint(url: str | None) -> str | None:

@@ -189,10 +189,16 @@ class SQLEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies, E
         return await self._read(partial(sql_read.get_writes, self.sql, thread_id, namespace, checkpoint_id, task_id))
 
     async def ancestors(
-        self, thread_id: str, namespace: str, checkpoint_id: str, limit: int, channels: Collection[str]
+        self,
+        thread_id: str,
+        namespace: str,
+        checkpoint_id: str,
+        limit: int,
+        channels: Collection[str],
+        known: Collection[str],
     ) -> list[Ancestor]:
         place = (thread_id, namespace, checkpoint_id)
-        return await self._read(partial(sql_read.ancestors, self.sql, *place, limit, channels), at_once=True)
+        return await self._read(partial(sql_read.ancestors, self.sql, *place, limit, channels, known), at_once=True)
 
     async def outlived(
         self, retention: Retention, after: str = "", prefix: str = "", limit: int = PAGE

@@ -15,6 +15,7 @@ import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Generator, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import lru_cache
 from itertools import islice
 from typing import Any, TypeVar
 
@@ -357,6 +358,8 @@ SMALLEST, LARGEST = 256, 262_144
 
 Packing larger ones would hold up an event loop, and PostgreSQL compresses those by itself.
 """
+MOST_REMEMBERED = 4_096
+"""The largest size, in bytes, of a packed value that is remembered with its text."""
 LEVEL = 6
 """The level of zlib. Packed values are a twentieth smaller than with level 1, and take some microseconds more."""
 
@@ -371,6 +374,11 @@ def packed(text: str) -> bytes | None:
 
 
 def unpacked(data: bytes) -> str:
+    """Unpack a text. Small ones are remembered: what tasks wrote since a snapshot is read again and again."""
+    return _unpacked_small(data) if len(data) <= MOST_REMEMBERED else _unpacked(data)
+
+
+def _unpacked(data: bytes) -> str:
     unpacking = zlib.decompressobj()
     try:
         # A character is four bytes at most. A few bytes can be packed so that they become very many.
@@ -380,6 +388,9 @@ def unpacked(data: bytes) -> str:
     if not unpacking.eof:
         raise CorruptCheckpointError("a pending write cannot be unpacked: it is cut off, or too large")
     return text
+
+
+_unpacked_small = lru_cache(maxsize=4_096)(_unpacked)
 
 
 class PackingFlavour(Flavour):

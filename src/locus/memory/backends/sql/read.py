@@ -588,10 +588,17 @@ def is_parent(alias: str) -> str:
 
 
 def ancestors(
-    sql: Flavour, thread_id: str, namespace: str, checkpoint_id: str, limit: int, channels: Collection[str]
+    sql: Flavour,
+    thread_id: str,
+    namespace: str,
+    checkpoint_id: str,
+    limit: int,
+    channels: Collection[str],
+    known: Collection[str],
 ) -> Steps[list[Ancestor]]:
     """Read the ancestors of a checkpoint. All statements have to see the same instant."""
-    return (yield from in_line(checkpoint_id, limit, partial(_ancestors, sql, thread_id, namespace, channels)))
+    page_before = partial(_page_before, sql, thread_id, namespace, list(channels), known)
+    return (yield from in_line(checkpoint_id, limit, page_before))
 
 
 def in_line(
@@ -604,7 +611,7 @@ def in_line(
         size = min(LINE_PAGE, limit - len(line))
         page = yield from page_before(at, size)
         for ancestor in page:
-            at = ancestor.stored.entry.checkpoint_id
+            at = ancestor.checkpoint_id
             if at in line or at == checkpoint_id:
                 return [*line.values()]
             line[at] = ancestor
@@ -613,17 +620,30 @@ def in_line(
     return [*line.values()]
 
 
-def _ancestors(
-    sql: Flavour, thread_id: str, namespace: str, channels: Collection[str], checkpoint_id: str, limit: int
+def _page_before(
+    sql: Flavour,
+    thread_id: str,
+    namespace: str,
+    channels: list[str],
+    known: Collection[str],
+    checkpoint_id: str,
+    limit: int,
 ) -> Steps[list[Ancestor]]:
     line, values = line_of(sql, thread_id, namespace, checkpoint_id, limit)
     rows = yield (
-        f"{line} SELECT {sql.exported} FROM line l CROSS JOIN {sql.checkpoints} c CROSS JOIN {sql.threads} t"
-        f" WHERE {is_parent('c')} AND t.id = l.thread ORDER BY l.place",
+        f"{line} SELECT c.thread, c.seq, c.checkpoint_id, c.rev FROM line l CROSS JOIN {sql.checkpoints} c"
+        f" WHERE {is_parent('c')} ORDER BY l.place",
         values,
     )
-    found = [Ancestor(sql.read_checkpoint(CheckpointRow(*row)), []) for row in rows]
-    for some in portions(list(channels)) if found else ():
+    stored: dict[int, Stored] = {}
+    for seqs in portions([seq for _, seq, _, rev in rows if rev not in known]):
+        more = yield (
+            f"SELECT {sql.exported} FROM {sql.joined} WHERE c.thread = ? AND c.seq IN {marks(len(seqs))}",
+            (rows[0][0], *seqs),
+        )
+        stored |= {row.seq: sql.read_checkpoint(row) for row in (CheckpointRow(*columns) for columns in more)}
+    found = [Ancestor(sql.read_text(name), rev, stored.get(seq), []) for _, seq, name, rev in rows]
+    for some in portions(channels) if found else ():
         rows = yield (
             f"{line} SELECT l.place, {write_list(sql, 'w')} FROM line l CROSS JOIN {sql.writes} w"
             f" WHERE {is_parent('w')} AND w.channel IN {marks(len(some))}",

@@ -12,12 +12,13 @@ from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
-from locus.memory.backends.sql.commit import SQLThread, SQLThreads
+from locus.memory.backends.sql.commit import SQLThread, SQLThreads, branches_sent_before
 from locus.memory.backends.sql.flavour import Steps
 from locus.memory.backends.sqlite import search as sqlite_search
 from locus.memory.backends.sqlite.client import execute
 from locus.memory.backends.sqlite.schema import SQL
 from locus.memory.model.codec import canonical, checksum, decode
+from locus.memory.model.commit_rules import continued_runs
 from locus.memory.model.ids import digest
 from locus.memory.model.records import ANY, Base, Commit, Entry, Outcome, RunInfo, TaskWrites, Verdict
 from locus.memory.model.retention import Removal
@@ -30,11 +31,12 @@ _IS_TAKEN = "EXISTS (SELECT 1 FROM locus_runs r WHERE r.thread = t.id AND r.bran
 
 @cache
 def _look(continued: int) -> str:
-    """A query for a thread, a base, and so many branches that a commit continues."""
+    """A query for a thread, a base, an id, and so many branches that a commit continues."""
     return (
         "SELECT t.id, t.last_seq, c.rev,"
         " c.seq <> (SELECT max(n.seq) FROM locus_checkpoints n WHERE n.thread = t.id AND n.namespace = ?),"
-        f" {' OR '.join([_IS_TAKEN] * continued)}"
+        " EXISTS (SELECT 1 FROM locus_checkpoints s WHERE s.thread = t.id AND s.namespace = ? AND s.checkpoint_id = ?),"
+        f" {' OR '.join([_IS_TAKEN] * continued) or '0'}"
         " FROM locus_threads t LEFT JOIN locus_checkpoints c"
         " ON c.thread = t.id AND c.namespace = ? AND c.checkpoint_id = ?"
         " WHERE t.thread_id = ? AND t.expires_at IS NULL"
@@ -80,23 +82,22 @@ def _carried_out(connection: sqlite3.Connection, member: Commit | TaskWrites) ->
 def append(connection: sqlite3.Connection, commit: Commit) -> Outcome | None:
     """Decide on an ordinary commit, and write it. None if it is not ordinary; then nothing is written.
 
-    An ordinary commit continues some branches of its base, in a thread that does not expire. One statement asks all
+    An ordinary commit follows its base, in a thread that does not expire, and its id is new. One statement asks all
     that `commit_rules.decide` needs to know about it.
     """
     base = commit.base
     if base is None or not _follows(commit, base):
         return None
-    continued = [place for run in commit.runs if run.number > 0 for place in (run.branch, run.number)]
-    if not 0 < len(continued) <= 2 * MOST_CONTINUED:
+    continued = [place for run in continued_runs(commit) for place in (run.branch, run.number)]
+    if len(continued) > 2 * MOST_CONTINUED:
         return None
     namespace = commit.namespace
-    row = connection.execute(
-        _look(len(continued) // 2), (namespace, *continued, namespace, base.checkpoint_id, commit.thread_id)
-    ).fetchone()
+    places = (namespace, namespace, commit.checkpoint_id, *continued, namespace, base.checkpoint_id)
+    row = connection.execute(_look(len(continued) // 2), (*places, commit.thread_id)).fetchone()
     if row is None:
         return None
-    key, last_seq, rev, is_passed, is_taken = row
-    if rev is None or (is_passed and commit.if_latest is not ANY):
+    key, last_seq, rev, is_passed, is_there, is_taken = row
+    if rev is None or is_there or (is_passed and commit.if_latest is not ANY):
         return None
     if rev != base.rev:
         return Outcome(Verdict.STALE_BASE)
@@ -108,15 +109,15 @@ def append(connection: sqlite3.Connection, commit: Commit) -> Outcome | None:
 
 def _follows(commit: Commit, base: Base) -> bool:
     """Tell whether nothing but the base has to be known to decide on a commit."""
-    if not commit.fresh_id or commit.parent_id != base.checkpoint_id:
+    if commit.parent_id != base.checkpoint_id:
         return False
     return commit.if_latest is ANY or commit.if_latest == base.checkpoint_id
 
 
 def _write(connection: sqlite3.Connection, commit: Commit, key: int, seq: int, parent_id: str) -> None:
-    step = connection.execute
+    step, known = connection.execute, branches_sent_before(commit)
     for run in commit.runs:
-        step(_INSERT_RUN, SQL.new_run(key, run, seq))
+        step(_INSERT_VALUE if run.branch in known else _INSERT_RUN, SQL.new_run(key, run, seq))
     for run in commit.values:
         step(_INSERT_VALUE, SQL.new_run(key, run, seq))
     about = (commit.namespace, commit.checkpoint_id, seq, commit.rev, SQL.time(commit.created_at), commit.metadata)

@@ -17,7 +17,7 @@ from typing import TypeVar
 from starlette.requests import Request
 
 from locus.memory.model.ids import check_id
-from locus.memory.model.records import DEFAULT_NAMESPACE, Entry
+from locus.memory.model.records import DEFAULT_NAMESPACE, Entry, Write
 from locus.memory.store import CheckpointStore
 from locus.server.authorized_store import AuthorizedStore
 from locus.server.inspector.rendering import Rendering
@@ -57,12 +57,21 @@ class Pages:
         async with self.store.using():
             pass
 
-    async def checkpoint(self, thread_id: str, checkpoint_id: str, namespace: str) -> Entry:
-        """A checkpoint of a thread that the sender may use."""
-        entry = await self.store.entry(thread_id, check_id(checkpoint_id, "checkpoint_id"), namespace)
+    async def checkpoint(self, thread_id: str, checkpoint_id: str | None, namespace: str) -> Entry:
+        """A checkpoint of a thread that the sender may use; the latest one of the namespace if no id is given."""
+        named = None if checkpoint_id is None else check_id(checkpoint_id, "checkpoint_id")
+        entry = await self.store.entry(thread_id, named, namespace)
         if entry is None:
             raise no_such_thread()
         return entry
+
+    async def pending_writes(self, entry: Entry) -> list[Write]:
+        """The pending writes of a checkpoint; none if the store keeps none."""
+        if not self.store.keeps_writes:
+            return []
+        return await self.store.get_writes(
+            entry.thread_id, entry.checkpoint_id, task_id=None, namespace=entry.namespace
+        )
 
     async def history(self, thread_id: str, namespace: str | None, limit: int, before: int | None) -> list[Entry]:
         """Checkpoints of a thread, newest first: a portion at a time, because the metadata of each may be large."""

@@ -21,7 +21,7 @@ from locus.memory.model.ids import MAX_ID_LENGTH
 from locus.memory.model.records import Entry
 from locus.memory.titles import title_of
 from locus.server.inspector.jobs import Jobs, PageJob
-from locus.server.inspector.pages.base import Pages, no_such_thread
+from locus.server.inspector.pages.base import Pages
 from locus.server.inspector.pages.checkpoint import path_text
 from locus.server.inspector.words import marked
 from locus.server.requests import Query, Text, invalid
@@ -77,7 +77,7 @@ def routes(pages: Pages) -> list[Route]:
         if query.appears and query.path:
             raise invalid("appears", "given, or path, and not both")
         namespace = await pages.namespace(thread_id, query.ns)
-        last = await _last(pages, thread_id, namespace, query.to)
+        last = await pages.checkpoint(thread_id, query.to or None, namespace)
         job = None
         if query.is_question:
             grant = pages.authorized.grant(request)
@@ -115,15 +115,6 @@ def routes(pages: Pages) -> list[Route]:
         )
 
     return [Route("/t/{thread_id}/bisect", bisect)]
-
-
-async def _last(pages: Pages, thread_id: str, namespace: str, to: str) -> Entry:
-    if to:
-        return await pages.checkpoint(thread_id, to, namespace)
-    latest = await pages.store.entry(thread_id, None, namespace)
-    if latest is None:
-        raise no_such_thread()
-    return latest
 
 
 async def _bisected(pages: Pages, last: Entry, query: BisectQuery, job: PageJob[BisectAnswer]) -> BisectAnswer:

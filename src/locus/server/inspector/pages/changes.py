@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Annotated, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import Field
 from starlette.requests import Request
@@ -81,12 +81,7 @@ def routes(pages: Pages) -> list[Route]:
 
     async def entry_of(thread_id: str, query: ChangeQuery) -> Entry:
         namespace = await pages.namespace(thread_id, query.ns)
-        if query.checkpoint:
-            return await pages.checkpoint(thread_id, query.checkpoint, namespace)
-        latest = await store.entry(thread_id, None, namespace)
-        if latest is None:
-            raise no_such_thread()
-        return latest
+        return await pages.checkpoint(thread_id, query.checkpoint or None, namespace)
 
     # Fork
 
@@ -169,6 +164,18 @@ def routes(pages: Pages) -> list[Route]:
 
     # Vacuum
 
+    def vacuum_form(
+        request: Request,
+        query: Rules,
+        status: int = 200,
+        *,
+        preview: Vacuumed | None = None,
+        done: Vacuumed | None = None,
+        said: str = "",
+    ) -> Response:
+        facts: dict[str, Any] = {"query": query, "preview": preview, "done": done, "said": said, "word": VACUUM_WORD}
+        return rendering.page(request, "vacuum.html", status=status, **facts)
+
     async def vacuum_page(request: Request) -> Response:
         """The form for a vacuum, which says what would go."""
         authorized.grant(request).check_writing()
@@ -176,29 +183,19 @@ def routes(pages: Pages) -> list[Route]:
         preview = None
         if (query.older_than or query.keep_last) and not query.wrong:
             preview = await vacuumed(request, query, dry_run=True)
-        status = 422 if query.wrong else 200
-        return rendering.page(
-            request, "vacuum.html", status=status, query=query, preview=preview, done=None, said="", word=VACUUM_WORD
-        )
+        return vacuum_form(request, query, 422 if query.wrong else 200, preview=preview)
 
     async def vacuum(request: Request) -> Response:
         """Remove old checkpoints of the threads that the sender may see."""
         authorized.grant(request).check_writing()
         query = VacuumForm.check({**await read_form(request, authorized.limits)})
         if query.wrong:
-            return rendering.page(
-                request, "vacuum.html", status=422, query=query, preview=None, done=None, said="", word=VACUUM_WORD
-            )
+            return vacuum_form(request, query, 422)
         if query.given() == (None, None):
             raise Problem(422, "invalid_request", "Say what is old: an age, how many to keep, or both.")
-        said, done, status = "", None, 200
-        if query.confirm == VACUUM_WORD:
-            done = await vacuumed(request, query, dry_run=False)
-        else:
-            said, status = f"Type {VACUUM_WORD} to remove them: nothing was removed.", 422
-        return rendering.page(
-            request, "vacuum.html", status=status, query=query, preview=None, done=done, said=said, word=VACUUM_WORD
-        )
+        if query.confirm != VACUUM_WORD:
+            return vacuum_form(request, query, 422, said=f"Type {VACUUM_WORD} to remove them: nothing was removed.")
+        return vacuum_form(request, query, done=await vacuumed(request, query, dry_run=False))
 
     async def vacuumed(request: Request, query: Rules, *, dry_run: bool) -> Vacuumed:
         rules, prefix = retention(datetime.now(UTC), *query.given()), authorized.prefix(request) or ""

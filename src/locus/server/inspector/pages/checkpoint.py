@@ -19,12 +19,11 @@ from locus.looking.formatting import dotted
 from locus.looking.histories import readable_metadata
 from locus.looking.reading import conversation
 from locus.looking.revisions import moment_of
-from locus.memory.engine import KeepsWrites
 from locus.memory.model.codec import decode
 from locus.memory.model.ids import MAX_ID_LENGTH, MAX_QUERY_LENGTH, query_terms
 from locus.memory.model.manifest import decode_manifest, list_items
 from locus.memory.model.parts import Range, page_of, total_of
-from locus.memory.model.records import DEFAULT_NAMESPACE, Entry, Extent, Path, Stored, Write
+from locus.memory.model.records import DEFAULT_NAMESPACE, Entry, Extent, Path, Stored
 from locus.server.inspector.items import ItemShown, best_item, items_shown
 from locus.server.inspector.pages.base import Pages, no_such_thread, off_loop
 from locus.server.inspector.trees import TreeNode, tree
@@ -124,7 +123,7 @@ def routes(pages: Pages) -> list[Route]:
                 facts["state"] = await _value(pages, entry, path_of(query.path))
         except ConfigurationError as error:  # the path leads elsewhere: the one who asks has to say another
             raise Problem(422, "invalid_request", str(error)) from None
-        writes = await _writes(pages, entry)
+        writes = await pages.pending_writes(entry)
 
         def page() -> Response:
             facts["pending"] = [
@@ -237,13 +236,6 @@ async def _stored(pages: Pages, entry: Entry, part: Range) -> Stored:
     if stored is None:
         raise no_such_thread()
     return stored
-
-
-async def _writes(pages: Pages, entry: Entry) -> list[Write]:
-    store = pages.store
-    if not (isinstance(store.engine, KeepsWrites) and store.engine.offers(KeepsWrites)):
-        return []
-    return await store.get_writes(entry.thread_id, entry.checkpoint_id, task_id=None, namespace=entry.namespace)
 
 
 def path_text(path: Path) -> str:

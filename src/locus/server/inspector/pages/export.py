@@ -18,7 +18,7 @@ from locus.looking.reading import whole_conversation
 from locus.memory.checkpointer import entry_dict
 from locus.memory.model.ids import MAX_ID_LENGTH
 from locus.memory.model.payloads import dict_from
-from locus.memory.model.records import Entry, Stored
+from locus.memory.model.records import Stored
 from locus.memory.titles import title_of
 from locus.server.bodies import PIECE_BYTES, jsonl_response
 from locus.server.inspector.pages.base import Pages, no_such_thread, off_loop
@@ -49,7 +49,7 @@ def routes(pages: Pages) -> list[Route]:
             return response
         namespace = await pages.namespace(thread_id, query.ns)
         if not query.format:
-            entry = await _entry(pages, thread_id, query.checkpoint, namespace)
+            entry = await pages.checkpoint(thread_id, query.checkpoint or None, namespace)
             title = await title_of(pages.store, entry)
             return pages.rendering.page(
                 request, "export.html", thread_id=thread_id, title=title, query=query, entry=entry
@@ -66,15 +66,6 @@ def routes(pages: Pages) -> list[Route]:
         )
 
     return [Route("/t/{thread_id}/export", export)]
-
-
-async def _entry(pages: Pages, thread_id: str, checkpoint_id: str, namespace: str) -> Entry:
-    if checkpoint_id:
-        return await pages.checkpoint(thread_id, checkpoint_id, namespace)
-    latest = await pages.store.entry(thread_id, None, namespace)
-    if latest is None:
-        raise no_such_thread()
-    return latest
 
 
 async def _lines(pages: Pages, thread_id: str) -> AsyncIterator[bytes]:

@@ -15,9 +15,9 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
-from locus.errors import BackendUnavailableError, ConfigurationError, LocusError
+from locus.errors import ConfigurationError
 from locus.looking.formatting import bytes_text, days, dotted, duration, one_line
-from locus.looking.usage import Sums, kinds, thread_ids
+from locus.looking.usage import Sums, kinds
 from locus.memory.model.ids import MAX_ID_LENGTH
 from locus.memory.model.records import Entry
 from locus.memory.model.sizes import ThreadSizes
@@ -126,8 +126,7 @@ def routes(pages: Pages) -> list[Route]:
         return await off_loop(page)
 
     async def stats(request: Request) -> Response:
-        query = Rules.of(request)
-        return await shown(request, query)
+        return await shown(request, Rules.of(request))
 
     async def shown(request: Request, query: Rules) -> Response:
         job = None if query.wrong else jobs.find(_key(pages, request, query))
@@ -157,7 +156,6 @@ def routes(pages: Pages) -> list[Route]:
         query = Rules.check({**form})
         if query.wrong:
             return await shown(request, query)
-        older, keep = query.given()
         key = _key(pages, request, query)
         if action == "stop":
             job = jobs.find(key)
@@ -165,7 +163,7 @@ def routes(pages: Pages) -> list[Route]:
                 job.stop()
         else:
             prefix = pages.authorized.prefix(request) or ""
-            jobs.begin(key, lambda job: _measured(pages, prefix, older, keep, job))
+            jobs.begin(key, lambda job: _measured(pages, prefix, query.given(), job))
         way = pages.rendering.url("stats", older_than=query.older_than or None, keep_last=query.keep_last or None)
         return RedirectResponse(way, 303)
 
@@ -181,16 +179,9 @@ def _key(pages: Pages, request: Request, query: Rules) -> tuple[str, ...]:
     return grant.token_id, grant.prefix, query.older_than, query.keep_last
 
 
-async def _measured(pages: Pages, prefix: str, older: float | None, keep: int | None, job: PageJob[Sums]) -> Sums:
+async def _measured(pages: Pages, prefix: str, rules: tuple[float | None, int | None], job: PageJob[Sums]) -> Sums:
     sums = job.result = Sums()
-    async for thread_id in thread_ids(pages.store, prefix):
-        try:
-            sums.add(await pages.store.sizes(thread_id, older, keep), TOP)
-        except BackendUnavailableError:
-            raise
-        except LocusError as error:
-            sums.damaged.append((thread_id, error))
-        job.step(sums.threads)
+    await sums.measure(pages.store, prefix, rules, TOP, job.step)
     return sums
 
 

@@ -16,7 +16,6 @@ from locus.looking.formatting import dotted
 from locus.looking.graph import Node, lanes_of, lines
 from locus.looking.histories import about, growths
 from locus.looking.revisions import first_of, latest_at, moment_of, resolve
-from locus.memory.engine import KeepsWrites
 from locus.memory.model.ids import MAX_ID_LENGTH
 from locus.memory.model.records import Entry, Path
 from locus.memory.store import CheckpointStore
@@ -234,7 +233,7 @@ def rows_of(
         if entry.parent_id is not None:
             successors.setdefault((entry.namespace, entry.parent_id), []).append(entry)
     rows: list[TimelineRow] = []
-    for entry, lane in zip(entries, lanes_of(_nodes(known))[len(above) :], strict=True):
+    for entry, lane in zip(entries, lanes_of([*map(Node.of, known)])[len(above) :], strict=True):
         parent = (entry.namespace, entry.parent_id) if entry.parent_id is not None else None
         fork_of = None
         if parent is not None and successors[parent][0] is not entry:
@@ -264,37 +263,22 @@ async def _below(
 
 async def _with_writes(pages: Pages, rows: list[TimelineRow]) -> list[TimelineRow]:
     """The rows with the pending writes of those that have no successor on this page: they may wait for somebody."""
-    store = pages.store
-    if not (isinstance(store.engine, KeepsWrites) and store.engine.offers(KeepsWrites)):
-        return rows
     parents = {(row.entry.namespace, row.entry.parent_id) for row in rows}
     tips, with_writes = 0, []
     for row in rows:
         entry = row.entry
         if (entry.namespace, entry.checkpoint_id) not in parents and tips < _TIPS:
             tips += 1
-            writes = await store.get_writes(
-                entry.thread_id, entry.checkpoint_id, task_id=None, namespace=entry.namespace
-            )
+            writes = await pages.pending_writes(entry)
             waits = any(write.channel == INTERRUPT for write in writes)
             row = replace(row, writes=len(writes), waits=waits)
         with_writes.append(row)
     return with_writes
 
 
-def _nodes(entries: Sequence[Entry]) -> list[Node]:
-    return [
-        Node(
-            f"{entry.namespace}\0{entry.checkpoint_id}",
-            None if entry.parent_id is None else f"{entry.namespace}\0{entry.parent_id}",
-        )
-        for entry in entries
-    ]
-
-
 def drawing(entries: Sequence[Entry], above: Sequence[Entry] = ()) -> Drawing:
     """The lines beside the rows of these checkpoints; those of newer ones come in at the top."""
-    nodes = _nodes([*above, *entries])
+    nodes = [*map(Node.of, [*above, *entries])]
     drawn = lines(nodes, len(above))
     strokes = [Stroke(_path(line.points), max(lane for _, lane in line.points) % COLOURS) for line in drawn]
     inside = [lane for line in drawn for row, lane in line.points if row >= 0]

@@ -23,12 +23,13 @@ async def _line(
     limit: int = MANY,
     thread_id: str = "t",
     namespace: str = "default",
+    known: Collection[str] = (),
 ) -> list[Ancestor]:
-    return await handle.store.ancestors(thread_id, checkpoint_id, namespace, limit, channels)
+    return await handle.store.ancestors(thread_id, checkpoint_id, namespace, limit, channels, known)
 
 
 def _names(line: list[Ancestor]) -> list[str]:
-    return [ancestor.stored.entry.checkpoint_id for ancestor in line]
+    return [ancestor.checkpoint_id for ancestor in line]
 
 
 def _values(line: list[Ancestor]) -> list[list[Any]]:
@@ -74,13 +75,26 @@ class AncestorLaws(Laws):
                 "__error__",
             ]
             assert _values(await _line(handle, "beside")) == [[]]
-            for ancestor in line:
-                entry = ancestor.stored.entry
-                alone = await handle.store.read("t", entry.checkpoint_id, "default")
+            for name, rev, stored, _ in line:
+                alone = await handle.store.read("t", name, "default")
+                assert stored is not None
                 assert alone is not None
-                assert (ancestor.stored.entry, ancestor.stored.head) == (alone.entry, alone.head)
-                assert ancestor.stored.manifest == alone.manifest
-                assert not ancestor.stored.runs
+                assert (rev, stored.entry, stored.head) == (alone.entry.rev, alone.entry, alone.head)
+                assert stored.manifest == alone.manifest
+                assert not stored.runs
+
+    async def test_a_line_tells_what_a_reader_does_not_know(self, checkpointer: Checkpointer) -> None:
+        for name in "abcd":
+            await dicts(checkpointer).save("t", {"name": name}, name)
+            await dicts(checkpointer).put_writes("t", name, "task", [("x", name)])
+        revs = {ancestor.checkpoint_id: ancestor.rev for ancestor in await _line(checkpointer, "d")}
+        line = await _line(checkpointer, "d", ["x"], known=[revs["c"], revs["a"], "of no checkpoint"])
+        assert _names(line) == ["c", "b", "a"]
+        assert _values(line) == [["c"], ["b"], ["a"]]
+        assert {ancestor.checkpoint_id: ancestor.rev for ancestor in line} == revs
+        for name, _, stored, _ in line:
+            assert name != "b" or stored is not None
+            assert stored is None or decode(stored.head) == {"name": name}
 
     async def test_a_line_is_as_long_as_is_asked_for(self, checkpointer: Checkpointer) -> None:
         names = [f"{number:02}" for number in range(12)]
