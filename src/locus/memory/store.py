@@ -104,6 +104,7 @@ from locus.memory.model.sizes import ThreadSizes, freed_by, thread_sizes
 from locus.memory.model.trace import Trace
 from locus.memory.model.warm import TEXTS, LoadForm
 from locus.memory.runtime.direct import CallersLoop
+from locus.memory.runtime.per_loop import running_loop
 from locus.memory.together import Lanes, lanes_to, send_alone
 
 _ATTEMPTS = 8
@@ -171,6 +172,7 @@ class _Using:
     async def __aenter__(self) -> Engine:
         store = self._store
         if not store.ready:
+            running_loop()
             try:
                 await store.engine.setup()
             except store.engine.driver_errors as error:
