@@ -100,6 +100,7 @@ from locus.memory.model.retention import (
     orphaned,
     outlived_in,
     retention,
+    spared,
 )
 from locus.memory.model.sizes import ThreadSizes, freed_by, thread_sizes
 from locus.memory.model.trace import Trace
@@ -782,7 +783,7 @@ class CheckpointStore:
         if by_vacuum:
             kept = retention(datetime.now(UTC), older_than_days, keep_last)
             orphans = orphaned(measured.orphans(), kept.orphans_before)
-            freed = freed_by(measured, outlived_in(thread_id, entries, kept, orphans))
+            freed = freed_by(measured, spared(outlived_in(thread_id, entries, kept, orphans), entries))
         elif deleting:
             revs = {entry.checkpoint_id: (entry.seq, entry.rev) for entry in entries if entry.namespace == namespace}
             missing = next((name for name in deleting if name not in revs), None)
@@ -940,12 +941,15 @@ async def remove_outlived(
     """Remove the checkpoints on a page of a vacuum, or only count them. Returns the first damage as well."""
     damaged = list(page.damaged)
     checkpoints = writes = 0
-    for outlived in page.threads:
-        if dry_run:
-            checkpoints += len(outlived.checkpoints)
-            writes += sum(outlived.writes.values())
-            continue
+    for found in page.threads:
         try:
+            outlived = found
+            if found.checkpoints and isinstance(engine, KeepsWrites):
+                outlived = spared(found, await engine.history(found.thread_id, None, None, None))
+            if dry_run:
+                checkpoints += len(outlived.checkpoints)
+                writes += sum(outlived.writes.values())
+                continue
             if outlived.checkpoints:
                 checkpoints += await engine.trim(outlived.thread_id, outlived.checkpoints)
             if outlived.writes and isinstance(engine, KeepsWrites):
