@@ -12,7 +12,7 @@ from locus.hints import options_of_open_store, with_own_options
 from locus.memory.item_log import ItemLog
 from locus.memory.model.arguments import checked_limit
 from locus.memory.model.ids import check_id, check_ids
-from locus.memory.model.records import Entry, NewestThreads, Write
+from locus.memory.model.records import Entry, NewestThreads, TaskWrites, Write
 from locus.memory.registry import get_checkpointer
 from locus.memory.runtime.direct import run
 from locus.memory.saver import store_of
@@ -99,6 +99,11 @@ class ThreadStore:
     def keeps_writes(self) -> bool:
         """Whether the store keeps the pending writes of tasks."""
         return self._store.keeps_writes
+
+    @property
+    def commits_with_writes(self) -> bool:
+        """Whether a save can take pending writes along in the same commit (`EncodedDocument.save`)."""
+        return self._store.commits_with_writes
 
     async def keeps_lists(self) -> bool:
         """Whether a save stores only the new items of a list.
@@ -271,6 +276,24 @@ class ThreadStore:
             namespace=namespace,
             keep_numbered=keep_numbered,
         )
+
+    def task_writes(
+        self,
+        thread_id: str,
+        namespace: str,
+        checkpoint_id: str,
+        task_id: str,
+        writes: Sequence[tuple[str, Any]],
+        *,
+        task_path: str = "",
+        keep_numbered: bool = False,
+    ) -> TaskWrites:
+        """What `put_writes` would keep, encoded: for `send_writes`, or for a save that takes it along."""
+        return self._store.task_writes(thread_id, namespace, checkpoint_id, task_id, writes, task_path, keep_numbered)
+
+    async def send_writes(self, task: TaskWrites) -> None:
+        """Keep what a task wrote."""
+        await self._store.send_writes(task)
 
     async def get_writes(
         self, thread_id: str, namespace: str, checkpoint_id: str, task_id: str | None = None
