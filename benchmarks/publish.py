@@ -62,26 +62,27 @@ def readme_lines(report: Report) -> Iterator[str]:
 
 def _findings(report: Report) -> Iterator[str]:
     saves = [cost for cost in report.saves if (cost.backend, cost.workload) == ("sqlite FULL", "append")]
-    turns = [cost for cost in report.turns if cost.backend == "sqlite FULL"]
-    if saves and turns:
+    if saves:
         yield (
             "- **The cost stays flat.** If every save writes the whole state, *n* turns cost *n²* bytes. Locus stores"
             f" each message once. On SQLite, a save takes {ms(saves[0].save_ms)} ms at turn {saves[0].length:,} and"
-            f" {ms(saves[-1].save_ms)} ms at turn {saves[-1].length:,}; a whole turn of a worker that knows nothing"
-            f" yet, {ms(turns[0].turn_ms)} and {ms(turns[-1].turn_ms)} ms."
+            f" {ms(saves[-1].save_ms)} ms at turn {saves[-1].length:,}."
         )
-    graphs = [cost for cost in _graphs(report) if cost.length == SMALL_TURN and cost.store == "PostgreSQL"]
+    graphs = [cost for cost in _graphs(report) if cost.length == SMALL_TURN]
     if graphs and graphs[0].ours is not None and graphs[0].theirs is not None:
         yield (
-            f"- **It is small.** At turn {SMALL_TURN:,}, a turn of 3 KB adds {_kb(graphs[0].ours)} KB to PostgreSQL,"
-            f" and {_kb(graphs[0].theirs)} KB with LangGraph's own saver."
+            f"- **It is small.** At turn {SMALL_TURN:,}, a turn of 3 KB adds {_kb(graphs[0].ours)} KB to PostgreSQL;"
+            f" with LangGraph's own saver {_kb(graphs[0].theirs)} KB."
         )
-        yield "- **It is fast.** What a saver adds to a turn of LangGraph, in ms: LangGraph's own → Locus."
+        yield f"- **It is fast.** What a saver adds to LangGraph's {GRAPH_CALL}, in ms: its own → Locus."
 
 
 def _graphs(report: Report) -> list[FrameworkCost]:
-    """Turns through LangGraph, first with whole lists and then with deltas."""
-    return [cost for cost in report.frameworks if cost.framework.startswith(GRAPHS) and cost.call == GRAPH_CALL]
+    """Turns through LangGraph on PostgreSQL, from an event loop: with whole lists, and with deltas."""
+    wanted = (GRAPH_CALL, "PostgreSQL")
+    return [
+        cost for cost in report.frameworks if cost.framework.startswith(GRAPHS) and (cost.call, cost.store) == wanted
+    ]
 
 
 def _graph_table(report: Report) -> Iterator[str]:
@@ -89,19 +90,23 @@ def _graph_table(report: Report) -> Iterator[str]:
     if not subjects:
         return
     lengths = [length for length in SHOWN_TURNS if any(cost.length == length for cost in subjects[0])]
-    rows = []
+    yield ""
+    yield "  | turns | " + " | ".join(f"{length:,}" for length in lengths) + " |"
+    yield "  " + "|---" * (len(lengths) + 1) + "|"
     for costs in subjects:
         by_length = {cost.length: cost for cost in costs}
-        found = (by_length.get(length) for length in lengths)
-        rows.append([f"{costs[0].store}, {costs[0].framework.removeprefix(f'{GRAPHS}, ')}", *map(_added, found)])
-    head = ["turns", *(f"{length:,}" for length in lengths)]
-    yield from ("", textwrap.indent(table(head, rows), "  "), "")
-    yield textwrap.fill(f"  (Measured with {made(report)}, {_graph_versions(report)}.)", 118, subsequent_indent="  ")
-
-
-def _graph_versions(report: Report) -> str:
-    wanted = ("PostgreSQL", "langgraph", "langgraph-checkpoint-postgres", "langgraph-checkpoint-sqlite")
-    return ", ".join(f"{name} {report.versions[name]}" for name in wanted if name in report.versions)
+        added = (_added(by_length.get(length)) for length in lengths)
+        yield f"  | {costs[0].framework.removeprefix(f'{GRAPHS}, ')} | " + " | ".join(added) + " |"
+    known, versions = report.machine, report.versions
+    yield ""
+    yield (
+        f"  (Version {known['Locus']}, {known['date']}, {known['system']}, Python {known['Python']}, SQLite"
+        f" {known['SQLite']}, PostgreSQL"
+    )
+    yield (
+        f"  {versions['PostgreSQL']}, LangGraph {versions['langgraph']}, its saver"
+        f" {versions['langgraph-checkpoint-postgres']}.)"
+    )
 
 
 def _added(cost: FrameworkCost | None) -> str:

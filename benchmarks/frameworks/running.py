@@ -30,6 +30,8 @@ from benchmarks.settings import Settings
 NEWEST = 20
 FEWEST = 5
 """Rounds that a length gets, however long they take."""
+FEW_READS = 3
+"""How often the newest messages of a long session are read: some frameworks read all of it for that."""
 NO_SUBJECTS = {"running", "subject", "table"}
 OURS, THEIRS, FLOOR = "ours", "theirs", "floor"
 
@@ -136,7 +138,7 @@ class Lane:
             raise RuntimeError(f"{subject.name}: the sides have not kept the same")
         del kept
         reads: list[Calls] = [{"ms": partial(measured.side.newest, name, NEWEST)} for measured in self.sides.values()]
-        newest = await in_turn(reads, FEWEST if self._bulk else self._settings.loads)
+        newest = await in_turn(reads, FEW_READS if self._bulk else self._settings.loads)
         costs = {
             side: SideCost(
                 turn_ms=median(measured.turns_ms),

@@ -107,7 +107,7 @@ def framework_table(costs: Sequence[FrameworkCost]) -> str:
 
 def _row(cost: FrameworkCost) -> list[str]:
     ours, theirs = cost.adds(cost.ours), cost.adds(cost.theirs)
-    ratio = f"{ours / theirs:.2f}" if ours is not None and theirs is not None and theirs > 0 else "–"
+    ratio = f"{max(0.0, ours) / theirs:.2f}" if ours is not None and theirs is not None and theirs > 0 else "–"
     floor = None if cost.floor is None else cost.floor.turn_ms
     return [
         *(cost.framework, cost.call, cost.store, cost.own or "–", f"{cost.length:,}"),

@@ -267,7 +267,7 @@ def test_the_pages_get_the_figures_of_one_run(report: Report, tmp_path: Path, mo
     report.reads += [replace(cost, backend="postgresql") for cost in report.reads]
     report.turns += [replace(cost, backend="postgresql", turn_ms=9.0) for cost in report.turns]
     report.frameworks = graph_costs()
-    report.versions = {"PostgreSQL": "17.2", "langgraph": "1.2.22"}
+    report.versions = {"PostgreSQL": "17.2", "langgraph": "1.2.22", "langgraph-checkpoint-postgres": "3.2.0"}
     data = tmp_path / "latest.json"
     data.write_text(json.dumps(report.as_dict()), encoding="utf-8")
     (tmp_path / "docs").mkdir()
@@ -284,11 +284,11 @@ def test_the_pages_get_the_figures_of_one_run(report: Report, tmp_path: Path, mo
             assert text.endswith("\n<!-- /figures -->\nafter\n")
             assert "outdated" not in text
     assert "a save takes 1 ms at turn 10 and 1 ms at turn 1,000" in " ".join(readme.split())
-    assert "adds 5.0 KB to PostgreSQL, and 6,000.0 KB with LangGraph's own saver" in " ".join(readme.split())
-    assert "| PostgreSQL, `add_messages` | 2 → 4 | 1,000 → −1 |" in readme, "even where somebody else is better"
-    assert "PostgreSQL 17.2, langgraph 1.2.22" in " ".join(readme.split())
+    assert "adds 5.0 KB to PostgreSQL; with LangGraph's own saver 6,000.0 KB" in " ".join(readme.split())
+    assert "| `add_messages` | 2 → 4 | 1,000 → −1 |" in readme, "even where somebody else is better"
+    assert "PostgreSQL 17.2, LangGraph 1.2.22, its saver 3.2.0" in " ".join(readme.split())
     assert "### A turn through the framework" in benchmarks
-    assert "Versions: langgraph 1.2.22, PostgreSQL 17.2." in benchmarks
+    assert "Versions: langgraph 1.2.22, langgraph-checkpoint-postgres 3.2.0" in benchmarks
     assert max(map(len, readme.splitlines())) <= 118
     flat = "a turn of a worker that knows nothing, at 1,000 ÷ at 10 turns | ≤ 1.25 | sqlite FULL, postgresql | – |"
     assert flat in benchmarks

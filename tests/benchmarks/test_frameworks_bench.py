@@ -175,7 +175,7 @@ def test_savers_that_cost_too_much_are_told(costs: Sequence[FrameworkCost], miss
 
 
 def test_a_store_that_does_less_than_the_one_in_memory_shows_it() -> None:
-    assert "| 2 | 8 | 0.5 | 6 | −1.5 | -0.25 |" in framework_table([graph(10_000, -1.5)])
+    assert "| 2 | 8 | 0.5 | 6 | −1.5 | 0.00 |" in framework_table([graph(10_000, -1.5)])
 
 
 def test_subjects_are_found_by_being_there() -> None:

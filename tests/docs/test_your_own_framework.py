@@ -1,4 +1,4 @@
-"""The integration of the page "Your own framework" keeps the laws, in a project that has nothing but the page's code."""
+"""The integration of the page "Your own framework" keeps the laws, in a project that has nothing else."""
 
 from __future__ import annotations
 

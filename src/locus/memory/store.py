@@ -7,7 +7,7 @@ engines only store.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -106,6 +106,7 @@ from locus.memory.model.sizes import ThreadSizes, freed_by, thread_sizes
 from locus.memory.model.trace import Trace
 from locus.memory.model.warm import TEXTS, LoadForm
 from locus.memory.runtime.direct import CallersLoop
+from locus.memory.runtime.per_loop import running_loop
 from locus.memory.together import Lanes, lanes_to, send_alone
 
 _ATTEMPTS = 8
@@ -173,6 +174,7 @@ class _Using:
     async def __aenter__(self) -> Engine:
         store = self._store
         if not store.ready:
+            running_loop()
             try:
                 await store.engine.setup()
             except store.engine.driver_errors as error:
@@ -340,6 +342,7 @@ class CheckpointStore:
                         assert base is not None
                         repeated = await self._repeated_window(commit, plan, base, stored, metadata)
                         if repeated is not None:
+                            await self._send_each(commit.writes)
                             return Saved(commit.checkpoint_id, repeated, attempt)
                         replaces = stored.entry.rev
                         continue
@@ -349,6 +352,7 @@ class CheckpointStore:
                         else await asyncio.to_thread(_equal, stored, payload, metadata)
                     )
                     if same:
+                        await self._send_each(commit.writes)
                         return Saved(commit.checkpoint_id, self._trace_of(stored), attempt)
                     replaces = stored.entry.rev
                     base = self._trace_of(stored) if self.engine.keeps_runs else None
@@ -374,20 +378,25 @@ class CheckpointStore:
             lanes = self._lanes_here = self._lanes.current()
         return lanes
 
-    async def commit(self, commit: Commit) -> Outcome:
+    def commit(self, commit: Commit) -> Coroutine[Any, Any, Outcome]:
         """Send a commit to the engine, possibly in one transaction with others. The caller is inside of `using`."""
         lanes = self._current_lanes()
         if lanes is None:
-            return await self.engine.commit(commit)
-        if commit.writes and lanes.is_busy:  # with many others, each shares a commit with them
-            await asyncio.gather(*map(self.send_writes, commit.writes))
-            commit = replace(commit, writes=())
-        size = len(commit.head) + len(commit.manifest) + len(commit.metadata)
-        for run in commit.runs:
-            size += len(run.items)
-        for run in commit.values:
-            size += len(run.items)
-        return await lanes.send(commit, size)
+            return self.engine.commit(commit)
+        if commit.writes and lanes.is_busy:
+            return self._commit_after_writes(commit, lanes)
+        return lanes.send(commit, _size_of(commit))
+
+    async def _commit_after_writes(self, commit: Commit, lanes: Lanes) -> Outcome:
+        """Send a commit and its pending writes by themselves, so that each shares a transaction with many others."""
+        await self._send_each(commit.writes)
+        commit = replace(commit, writes=())
+        return await lanes.send(commit, _size_of(commit))
+
+    async def _send_each(self, writes: Sequence[TaskWrites]) -> None:
+        """Keep the pending writes of a commit that are not written with it."""
+        if writes:
+            await asyncio.gather(*map(self.send_writes, writes))
 
     @staticmethod
     def refused(commit: Commit, outcome: Outcome) -> NoReturn:
@@ -414,7 +423,7 @@ class CheckpointStore:
             self._traces.drop(key)
         if self.caches:
             notes = self.cache.notes
-            notes.append(commit)
+            notes.append((commit, plan.cuts))
             if len(notes) >= MOST_NOTES or sum([len(run.items) for run in commit.runs]) >= LARGE_NOTE:
                 self.cache.take_notes()
         return Saved(commit.checkpoint_id, trace, attempts, commit)
@@ -975,6 +984,16 @@ def check_measuring(
     if by_vacuum and deleting:
         raise ConfigurationError("give either the options of a vacuum or `deleting`, not both")
     return by_vacuum
+
+
+def _size_of(commit: Commit) -> int:
+    """The characters of a commit, about."""
+    size = len(commit.head) + len(commit.manifest) + len(commit.metadata)
+    for run in commit.runs:
+        size += len(run.items)
+    for run in commit.values:
+        size += len(run.items)
+    return size
 
 
 def _write_rows(task_id: str, task_path: str, writes: Sequence[tuple[str, Any]]) -> list[Write]:

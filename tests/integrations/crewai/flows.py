@@ -33,11 +33,11 @@ def support(kept: LocusFlowPersistence) -> Flow[Talk]:
         suppress_flow_events: bool = True
 
         @start()
-        def ask(self) -> None:
+        def begin(self) -> None:
             self.state.turns += 1
             self.state.messages.append({"role": "user", "content": f"Question {self.state.turns}"})
 
-        @listen(ask)
+        @listen(begin)
         def answer(self) -> None:
             self.state.messages.append({"role": "assistant", "content": f"Answer {self.state.turns}"})
 

@@ -9,10 +9,10 @@ from pathlib import Path
 for name in ("CREWAI_DISABLE_TELEMETRY", "CREWAI_DISABLE_TRACKING", "OTEL_SDK_DISABLED"):
     os.environ[name] = "true"
 
-from crewai.flow.async_feedback.types import HumanFeedbackPending
+from crewai.flow.async_feedback.types import HumanFeedbackPending  # noqa: E402
 
-from locus.integrations.crewai import LocusFlowPersistence
-from tests.integrations.crewai.flows import Review, support
+from locus.integrations.crewai import LocusFlowPersistence  # noqa: E402
+from tests.integrations.crewai.flows import Review, support  # noqa: E402
 
 
 def check(folder: Path) -> None:

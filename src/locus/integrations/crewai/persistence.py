@@ -16,7 +16,7 @@ from pydantic import BaseModel, TypeAdapter
 from pydantic_core import to_jsonable_python
 
 from locus.errors import ConflictError, CorruptCheckpointError, SerializationError
-from locus.threads import BlockingStoreUser, Change, Document, Entry, Version, metadata_of
+from locus.threads import BlockingStoreUser, Change, Document, Version, metadata_of
 from locus.threads.blocking import run
 from locus.threads.ids import shown_thread
 
@@ -60,7 +60,7 @@ class LocusFlowPersistence(BlockingStoreUser, FlowPersistence):
         state = _state_json(state_data)
 
         async def saved(latest: Version | None) -> Change:
-            return Change(state, metadata={**_facts(None if latest is None else latest.entry), "method": method_name})
+            return Change(state, metadata={**_facts(latest), "method": method_name})
 
         run(self._document(flow_uuid).change(saved, content=False))
 
@@ -80,7 +80,8 @@ class LocusFlowPersistence(BlockingStoreUser, FlowPersistence):
 
     def load_pending_feedback(self, flow_uuid: str) -> tuple[State, PendingFeedbackContext] | None:
         """The state with which a flow began to wait, and what it waits for; None if it does not wait."""
-        paused_at = _facts(run(self._store.entry(flow_uuid, self._namespace))).get(_PAUSED_AT)
+        entry = run(self._store.entry(flow_uuid, self._namespace))
+        paused_at = None if entry is None else metadata_of(entry).get(_PAUSED_AT)
         if paused_at is None:
             return None
         version = run(self._document(flow_uuid).read(paused_at))
@@ -97,7 +98,7 @@ class LocusFlowPersistence(BlockingStoreUser, FlowPersistence):
         document = self._document(flow_uuid)
 
         async def cleared(latest: Version | None) -> Change | None:
-            facts = _facts(None if latest is None else latest.entry)
+            facts = _facts(latest)
             if latest is None or facts.pop(_PAUSED_AT, None) is None:
                 return None
             version = await document.read(latest.checkpoint_id)
@@ -121,8 +122,8 @@ class LocusFlowPersistence(BlockingStoreUser, FlowPersistence):
         return self._store.document(flow_uuid, self._namespace)
 
 
-def _facts(entry: Entry | None) -> dict[str, Any]:
-    return {} if entry is None else dict(metadata_of(entry))
+def _facts(latest: Version | None) -> dict[str, Any]:
+    return {} if latest is None or latest.entry is None else dict(metadata_of(latest.entry))
 
 
 def _state(version: Version) -> State:

@@ -125,7 +125,7 @@ class ThreadTable:
         deque(map(call, steps), maxlen=0)
 
     def clone(self) -> ThreadTable:
-        """The same thread, for a change that must be there as a whole or not at all."""
+        """A copy of this thread, for a change that is kept as a whole or dropped."""
         return replace(
             self,
             rows=dict(self.rows),
