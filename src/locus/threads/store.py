@@ -66,6 +66,11 @@ class ThreadStore:
         """This store for a further user, who does not close it."""
         return ThreadStore(self._store, lender=self if self._is_owner else self._lender)
 
+    async def setup(self) -> None:
+        """Connect, and make what the database needs. The first call that uses the store does it otherwise."""
+        async with self._store.using():
+            pass
+
     async def close(self) -> None:
         """End the use, and close the store if it was opened here by name. A later call opens it again."""
         self._is_closed = True

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -158,7 +158,7 @@ async def test_an_owner_that_adk_refuses_is_refused_with_its_error(
 ) -> None:
     place = {**S, field: bad}
     name = {**place, "filename": "a"}
-    for method, arguments in {
+    calls: dict[Callable[..., Awaitable[Any]], dict[str, Any]] = {
         service.save_artifact: {**name, "artifact": types.Part(text="a")},
         service.load_artifact: name,
         service.list_artifact_keys: place,
@@ -166,7 +166,8 @@ async def test_an_owner_that_adk_refuses_is_refused_with_its_error(
         service.list_artifact_versions: name,
         service.get_artifact_version: name,
         service.delete_artifact: name,
-    }.items():
+    }
+    for method, arguments in calls.items():
         with pytest.raises(InputValidationError):
             await method(**arguments)
 
