@@ -344,7 +344,7 @@ def test_what_blocking_calls_have_opened_is_closed_however_a_handle_ends(store: 
     asyncio.run(used().close())
     assert files() == set()
     handle = used()
-    asyncio.run(handle.load("t"))  # type: ignore[arg-type]
+    asyncio.run(handle.load("t"))
     asyncio.run(handle.close())
     assert files() == set()
     del handle
@@ -415,7 +415,7 @@ def test_what_blocking_saves_have_acknowledged_survives_a_kill(store: str, tmp_p
                 acknowledged = int(process.stdout.readline())
             process.kill()
             acknowledged = max([acknowledged, *map(int, process.stdout.read().split("\n")[:-1])])
-        with get_checkpointer(url).sync as reader:  # type: ignore[attr-defined]
+        with get_checkpointer(url).sync as reader:
             ids = reader.list_checkpoints("t", 100_000)
             assert ids == [f"c{number}" for number in reversed(range(len(ids)))]
             assert len(ids) in (acknowledged + 1, acknowledged + 2)
