@@ -50,7 +50,7 @@ from locus.memory.backends.sqlite.schema import (
     checked_version,
     script,
 )
-from locus.memory.engine import CommitsTogether, Deadline, NothingCommitted
+from locus.memory.engine import CommitsTogether, CommitsWithWrites, Deadline, NothingCommitted
 from locus.memory.model.records import Commit, Entry, Finding, Hits, Outcome, StoredFormat, TaskWrites, Verdict
 from locus.memory.runtime.worker import Worker
 
@@ -73,7 +73,7 @@ def _carry_out(change: ThreadChange[T], connection: sqlite3.Connection) -> T:
         return execute(connection, change(SQLiteThreads(connection)))
 
 
-class SQLiteEngine(SQLEngine, CommitsTogether):
+class SQLiteEngine(SQLEngine, CommitsTogether, CommitsWithWrites):
     """Threads in an SQLite file."""
 
     driver_errors = (sqlite3.Error, OSError)
