@@ -216,7 +216,7 @@ def _expired(session: EncryptedSession, text: str) -> Any:
 
 async def test_a_session_that_something_else_has_written_is_compacted_in_one_step(handle: Checkpointer) -> None:
     session = LocusSession("alice", handle)
-    items = [{"role": "user", "content": f"{number}"} for number in range(5)]
+    items: list[Any] = [{"role": "user", "content": f"{number}"} for number in range(5)]
     await session._store.document("alice", session._log.namespace, lists=("items",)).save({}, lists={"items": items})
     snapshot = await session._get_compaction_snapshot(5)
     assert snapshot is not None

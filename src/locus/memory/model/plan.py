@@ -233,17 +233,13 @@ class Planner:
         if len(items) == count:
             return ListTrace(stored, items, None, known.chains)
         fresh = tuple.__getitem__(items, slice(count, None))
-        texts = self.texts_of(fresh, path, count)
+        plain = fresh if self.plain_item is None else list(map(self.plain_item, fresh))
+        texts = encode_each(plain, path, count, sort_keys=self.sort_keys)
         branch, run, skip, length = last
         chain = known.chains.get(branch, UNKNOWN_CHAIN)
         newest, chain = runs.add(branch, run + 1, skip + length, texts, chain, sort_keys=self.sort_keys)
         grown = Extent(branch, newest, skip, length + len(texts))
         return ListTrace((*stored[:-1], grown), items, None, {**known.chains, branch: chain})
-
-    def texts_of(self, items: Sequence[Any], path: Path, first: int) -> list[str]:
-        """The texts of neighbouring items of an `Items`, of which the first stands at an index."""
-        plain = items if self.plain_item is None else list(map(self.plain_item, items))
-        return encode_each(plain, path, first, sort_keys=self.sort_keys)
 
 
 class _ListPlan:

@@ -119,7 +119,7 @@ def steps(
     if writes:
         for at in (yield from _put_writes(sql, writes)):
             answers[at] = Outcome(Verdict.COMMITTED)
-    found = [(at, member) for at, member in enumerate(group) if isinstance(member, Commit)]
+    found = [(at, member) for at, member in enumerate(group) if isinstance(member, Commit) and not member.writes]
     if found:
         # In an order that all have in common: see above.
         commits = dict(sorted(found, key=lambda item: item[1].thread_id))
