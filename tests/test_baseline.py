@@ -16,6 +16,8 @@ from tests.baseline.recorded import TESTS, Tests, read_imports, read_kills, read
 SERVERLESS = {"file", "sqlite", "memory", "none"}
 
 GONE = {
+    "test_a_slower_session_is_told": "it is a case of test_sessions_that_cost_too_much_are_told",
+    "test_both_sides_keep_the_same_and_are_timed": "there are three sides: test_all_sides_keep_the_same_and_are_timed",
     "test_the_default_is_oci_where_it_is_configured_and_else_the_mock": "it is an error, not the mock",
     "test_no_module_is_two_rooms": "modules are as long as their idea is",
     "test_what_a_module_exports_is_there": "one case for each module, and there are fewer modules",

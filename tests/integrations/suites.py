@@ -170,8 +170,7 @@ _MARKS = {
 }
 
 
-def marked(names: tuple[str, ...]) -> list[Any]:
-    """Stores as parameters of a test, with the servers that they need."""
+def _marked(names: tuple[str, ...]) -> list[Any]:
     return [pytest.param(name, marks=_MARKS.get(name, [])) for name in names]
 
 
@@ -191,7 +190,7 @@ class EveryLaw(OnStores, SessionLaws):
         turns = super().turns(sessions)
         return turns if isinstance(sessions.store.store.engine, SQLiteEngine) else min(turns, ON_SERVERS)
 
-    @pytest.fixture(params=marked(FULL))
+    @pytest.fixture(params=_marked(FULL))
     def store(self, request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[TestStore]:
         with STORES[request.param](request, tmp_path) as store:
             yield store
@@ -202,7 +201,7 @@ class OnOtherStores(OnStores, SessionRaceLaws, SessionOutageLaws, SessionRoundTr
 
     backends = OTHERS
 
-    @pytest.fixture(params=marked(OTHERS))
+    @pytest.fixture(params=_marked(OTHERS))
     def store(self, request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[TestStore]:
         with STORES[request.param](request, tmp_path) as store:
             yield store
@@ -228,7 +227,7 @@ class InMemory(OnStores, SessionRaceLaws, SessionRoundTripLaws):
         return MemoryStore()
 
 
-@pytest.fixture(params=marked(("postgresql", "mysql", "redis", "opensearch", "s3", "oracle", "oci", "http")))
+@pytest.fixture(params=_marked(("postgresql", "mysql", "redis", "opensearch", "s3", "oracle", "oci", "http")))
 def server_store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[TestStore]:
     """An empty store on each server, in the place that all tests of frameworks share."""
     with STORES[request.param](request, tmp_path) as store:

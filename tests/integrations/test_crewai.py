@@ -1,4 +1,4 @@
-"""The tests in `tests/integrations/crewai`, in the environment that has CrewAI: a run for each store."""
+"""The tests in `tests/integrations/crewai`, in the environment that has CrewAI: a run for each server, and one more."""
 
 from __future__ import annotations
 
@@ -16,14 +16,13 @@ from tests.docs.pages import WITH_CREWAI
 from tests.docs.typed import write_modules
 from tests.inner_pytest import NO_STRANGERS
 from tests.integrations.crewai.environment import with_crewai
-from tests.integrations.suites import FULL, OTHERS, marked
-from tests.servers.fixtures import MARKERS
+from tests.servers.base import Server
 from tests.servers.pool import variable
 from tests.servers.seaweedfs import SeaweedServer
 from tests.versions.declared import ROOT
 
 TESTS = Path(__file__).with_name("crewai")
-STORES = ("memory", *FULL, *OTHERS)
+ON_SERVERS = ("postgresql", "mysql", "redis", "opensearch", "s3")
 
 pytestmark = pytest.mark.timeout(900)  # the first run downloads what it needs
 
@@ -35,26 +34,23 @@ def run_inner(tmp_path: Path, only: str, variables: Mapping[str, str] = {}) -> N
     assert re.search(r"^\d+ passed, \d+ deselected in ", told, re.MULTILINE), told
 
 
-@pytest.mark.parametrize("store", marked(STORES))
-def test_flows_on(store: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
-    # Tests on the stand-in for Oracle have the marker of PostgreSQL, on which it stands.
-    only = "postgresql and not oracle" if store == "postgresql" else store
-    run_inner(tmp_path, only, started(store, request))
+def test_flows_without_a_server(tmp_path: Path) -> None:
+    run_inner(tmp_path, f"not ({' or '.join(ON_SERVERS)})")
 
 
-def started(store: str, request: pytest.FixtureRequest) -> dict[str, str]:
-    """Where the server of a store is, if this run has one: the inner run need not start another."""
-    if store == "s3":
-        server: SeaweedServer = request.getfixturevalue("s3_server")
-        place = server.url.removeprefix("http://")
-        return {variable("s3"): f"http://{server.access_key}:{server.secret_key}@{place}/{server.bucket}"}
-    if store in MARKERS:
-        return {variable(store): request.getfixturevalue(f"{store}_server").url}
-    return {}
-
-
-def test_flows_that_need_no_server(tmp_path: Path) -> None:
-    run_inner(tmp_path, " and ".join(f"not {store}" for store in STORES))
+@pytest.mark.parametrize("server", [pytest.param(name, marks=pytest.mark.server(name)) for name in ON_SERVERS])
+def test_flows_on(server: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    """The server is the one of this run, so that there need not be two; but for PostgreSQL, which carries the stand-in
+    for Oracle as well, and that wants a server of its own.
+    """
+    given: dict[str, str] = {}
+    if server != "postgresql":
+        found: Server = request.getfixturevalue(f"{server}_server")
+        given[variable(server)] = found.url
+        if isinstance(found, SeaweedServer):
+            place = found.url.replace("://", f"://{found.access_key}:{found.secret_key}@")
+            given[variable(server)] = f"{place}/{found.bucket}"
+    run_inner(tmp_path, server, given)
 
 
 def test_types(tmp_path: Path) -> None:

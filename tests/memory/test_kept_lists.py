@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +38,7 @@ async def _save(backend: SQLiteBackend, stored: Stored, kept: dict[str, int], **
     omitted = {name: count for name, count in kept.items() if count}
     await backend.store.save(
         "t",
-        replace(dict_payload(fields), omitted=omitted),
+        dict_payload(fields)._replace(omitted=omitted),
         namespace="default",
         if_latest=stored.entry.checkpoint_id,
         known=kept_trace(stored, kept, sort_keys=False),

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from locus.core.frozen import freeze
 from locus.errors import CorruptCheckpointError, SerializationError
-from locus.memory.model.codec import MAX_DEPTH, canonical, check, decode, encode, parse, path_text
+from locus.memory.model.codec import MAX_DEPTH, canonical, check, decode, encode, encode_each, parse, path_text
 from locus.testing.data import EXACT_VALUES, budget, json_values
 from tests.samples import exact
 
@@ -125,6 +125,25 @@ def test_what_json_cannot_hold_is_refused_with_its_path(value: Any, why: str, pa
     assert caught.value.path == path
     assert why in str(caught.value)
     assert str(caught.value).startswith(path or "the value")
+
+
+@given(st.lists(json_values, max_size=5), st.booleans())
+@budget(75)
+def test_items_that_are_encoded_together_have_the_texts_of_each(values: list[Any], sort_keys: bool) -> None:
+    assert encode_each(values, ("messages",), 3, sort_keys=sort_keys) == [
+        encode(value, sort_keys=sort_keys) for value in values
+    ]
+
+
+@pytest.mark.parametrize("sort_keys", [False, True])
+@pytest.mark.parametrize(("value", "why", "path"), REFUSALS, ids=[f"{why} at {path}" for _, why, path in REFUSALS])
+def test_of_items_that_are_encoded_together_the_bad_one_is_named(
+    value: Any, why: str, path: str, sort_keys: bool
+) -> None:
+    with pytest.raises(SerializationError, match=why) as caught:
+        encode_each([{"text": "x" * 5_000}, value, 1.5], ("messages",), 3, sort_keys=sort_keys)
+    joint = "" if not path or path.startswith("[") else "."
+    assert caught.value.path == f"messages[4]{joint}{path}"
 
 
 @pytest.mark.parametrize(("value", "why", "path"), REFUSALS, ids=[f"{why} at {path}" for _, why, path in REFUSALS])

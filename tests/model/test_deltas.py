@@ -15,7 +15,7 @@ from locus.memory.model.manifest import decode_manifest
 from locus.memory.model.payloads import dict_payload
 from locus.memory.model.plan import LARGE_VALUE, MANY, MAX_EXTENTS, Planner
 from locus.memory.model.records import Extent, Run
-from locus.memory.model.states import anchor, item_text, state_payload
+from locus.memory.model.states import anchor, plain_item, state_payload
 from locus.testing.data import conversation, rich_state
 from tests.model.planned import Plans
 
@@ -25,11 +25,11 @@ def encoded(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """Every item that the planner encodes."""
     seen: list[Any] = []
 
-    def counting(item: object, path: tuple[str | int, ...], sort_keys: bool = False) -> str:
+    def counting(item: object) -> object:
         seen.append(item)
-        return item_text(item, path, sort_keys)
+        return plain_item(item)
 
-    monkeypatch.setattr(states, "item_text", counting)
+    monkeypatch.setattr(states, "plain_item", counting)
     return seen
 
 

@@ -164,6 +164,26 @@ async def test_other_items_take_the_place_of_the_end(engine: Watched, log: ItemL
     assert await log.read() == [1, "summary", 5]
 
 
+@pytest.mark.parametrize("saves", [1, 20])
+@pytest.mark.parametrize("kept", [0, 2])
+async def test_a_log_is_shortened_at_both_ends_in_one_step(engine: Watched, saves: int, kept: int) -> None:
+    """Also if its items are in more pieces than a commit refers to."""
+    log = new_log(engine)
+    for number in range(saves):
+        await log.append(range(4 * number, 4 * number + 4))
+        await log.pop()
+    there = await log.read()
+    await log.append(["x", "y"])
+    latest, count = await log.latest(), len(there)
+    assert latest is not None
+    assert await log.replace_from(count, ["summary"], if_latest=latest, first=count - kept)
+    assert await log.read() == await new_log(engine).read() == [*there[count - kept :], "summary"]
+    assert await log.pop() == "summary"
+    await log.append(["z"])
+    assert await log.read() == await new_log(engine).read() == [*there[count - kept :], "z"]
+    assert await log.read(checkpoint_id=latest) == [*there, "x", "y"]
+
+
 async def test_whoever_is_always_slower_is_told(engine: Watched, log: ItemLog, monkeypatch: pytest.MonkeyPatch) -> None:
     async def conflict(_commit: Commit) -> Outcome:
         return Outcome(Verdict.CONFLICT, latest="another")

@@ -17,6 +17,7 @@ from locus.memory.runtime.forks import fork_safe_lock
 from locus.memory.runtime.once import made_once
 from locus.memory.store import CheckpointStore
 from tests.backends.objects.in_memory import MemoryObjectStore
+from tests.samples import run_script
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs os.fork")
 
@@ -109,3 +110,39 @@ def test_a_value_is_made_once() -> None:
     owner = Owner()
     assert owner.value is owner.value
     assert Owner().value is not owner.value
+
+
+def test_a_fork_while_another_thread_opens_the_portal_is_no_deadlock() -> None:
+    """A new event loop logs something, and a fork may wait for the portal with the lock of `logging` in its hands."""
+    code = """
+import os, signal, threading, warnings
+import locus.memory.runtime.forks  # its hooks run after those of logging, which is imported later
+import asyncio, logging
+from locus.memory.runtime.portal import PORTAL
+
+warnings.simplefilter("ignore", DeprecationWarning)
+opening, forking, new_event_loop = threading.Event(), threading.Event(), asyncio.new_event_loop
+
+def new_event_loop_amid_a_fork():
+    opening.set()
+    forking.wait(10)
+    return new_event_loop()
+
+async def answer():
+    return "answer"
+
+asyncio.new_event_loop = new_event_loop_amid_a_fork
+answers = []
+thread = threading.Thread(target=lambda: answers.append(PORTAL.run(answer())))
+thread.start()
+opening.wait(10)
+signal.alarm(30)
+os.register_at_fork(before=forking.set)
+child = os.fork()
+if child == 0:
+    os._exit(0)
+os.waitpid(child, 0)
+thread.join()
+print(*answers)
+"""
+    assert run_script(code).strip() == "answer"

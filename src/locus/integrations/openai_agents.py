@@ -153,22 +153,38 @@ class LocusSession(AsyncStoreUser):
     async def _get_compaction_snapshot(
         self, limit: int, *, prune_prefix: Callable[[TResponseInputItem], bool] | None = None
     ) -> CompactionSnapshot | None:
-        """Serves the SDK's compaction, which would otherwise clear and refill the session."""
-        if prune_prefix is not None:
+        """Serves the SDK's compaction, which would otherwise clear and refill the session.
+
+        `prune_prefix` tells which items are not needed any more: a replacement leaves out those at the beginning.
+        """
+        log = self._log
+        view = await log.view(limit)
+        if view is None:
             return None
-        newest = await self.history(1)
-        if not newest or newest[0].items is None:
-            return None
-        latest, count = newest[0].checkpoint_id, newest[0].items
-        items = await self._log.read(limit, latest)
-        start = count - len(items)
+        items, start, latest = view.items, view.count - len(view.items), view.entry.checkpoint_id
 
         async def replace_suffix(offset: int, output: Sequence[TResponseInputItem]) -> bool:
             if offset >= len(items):
                 return False
-            return await self._log.replace_from(start + offset, output, if_latest=latest)
+            end = start + offset
+            first = 0 if prune_prefix is None else await self._needed_from(prune_prefix, end, latest, limit)
+            return await log.replace_from(end, output, if_latest=latest, first=first)
 
         return CompactionSnapshot(items, start == 0, replace_suffix)
+
+    async def _needed_from(
+        self, is_needless: Callable[[TResponseInputItem], bool], end: int, checkpoint_id: str, at_once: int
+    ) -> int:
+        """The position of the first item before `end` that is needed, or `end`. So many items are read at once."""
+        document = self._store.document(self.session_id, self._log.namespace)
+        for first in range(0, end, at_once):
+            page = await document.items("items", first, min(at_once, end - first), checkpoint_id=checkpoint_id)
+            if page is None:  # it was removed meanwhile, so nothing is going to be replaced
+                break
+            for position, item in enumerate(page.items, first):
+                if not is_needless(item):
+                    return position
+        return end
 
 
 async def list_sessions(

@@ -20,7 +20,6 @@ from sys import getsizeof
 from typing import Final, NamedTuple
 
 from locus.memory.model.arguments import CACHE_MB, checked_megabytes
-from locus.memory.model.manifest import decode_manifest
 from locus.memory.model.records import Base, Commit, Cuts, Run
 from locus.memory.model.trace import Trace
 from locus.memory.model.warm import HeldCheckpoint, followed
@@ -104,8 +103,8 @@ class LoadCache:
 
     def __init__(self, megabytes: float = CACHE_MB) -> None:
         self.max_bytes = checked_megabytes(megabytes, "cache_mb")
-        self.notes: deque[Commit] = deque()
-        """What was saved since the last load, for `take_notes`. Appending to it needs no lock."""
+        self.notes: deque[tuple[Commit, Cuts]] = deque()
+        """What was saved since the last load, and what its manifest says, for `take_notes`. Appending needs no lock."""
         self._entries: OrderedDict[NamespaceKey, _Entry] = OrderedDict()
         self._weight = 0
         self._hits = 0
@@ -168,7 +167,7 @@ class LoadCache:
 
     def _take_notes(self) -> None:
         while self.notes:
-            commit = self.notes.popleft()
+            commit, cuts = self.notes.popleft()
             key = (commit.thread_id, commit.namespace)
             entry = self._entries.get(key)
             base = Base(commit.checkpoint_id, commit.rev)
@@ -177,9 +176,10 @@ class LoadCache:
             elif entry is None or entry.base != commit.base:
                 continue  # it builds on something that is not held; what is held may serve all the same
             self._drop(key)
-            entry.base, entry.cuts = base, decode_manifest(commit.manifest)
-            entry.runs += commit.runs + commit.values
-            entry.weight += weight_of_runs(commit.runs + commit.values)
+            added = commit.runs + commit.values
+            entry.base, entry.cuts = base, cuts
+            entry.runs += added
+            entry.weight += weight_of_runs(added)
             if self._fits(entry.weight):
                 self._add(key, entry)
 

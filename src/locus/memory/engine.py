@@ -382,6 +382,10 @@ class CommitsTogether(ABC):
         """
 
 
+class CommitsWithWrites:
+    """A commit may bring pending writes, `Commit.writes`: both are written in one step, or neither is."""
+
+
 class KeepsWrites(ABC):
     """Pending writes: what tasks have written beside a checkpoint that does not include it yet."""
 

@@ -105,7 +105,7 @@ class Fields:
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """The new content of a log: the first `kept` items of a checkpoint (`None`: of an empty log), then these texts."""
+    """The new content of a log: `kept` items of a checkpoint (`None`: of an empty log), then these texts."""
 
     checkpoint: LogCheckpoint | None
     kept: int
@@ -114,6 +114,8 @@ class Edit:
     """None: the log has none."""
     new_notes: Mapping[str, Any] | None = None
     """None: those of the checkpoint stay."""
+    first: int = 0
+    """The position of the first item that is kept."""
 
     @property
     def notes(self) -> Mapping[str, Any] | None:
@@ -324,15 +326,19 @@ class ItemLog:
 
         await self._change("rewind", turned_back)
 
-    async def replace_from(self, start: int, items: Sequence[Any], *, if_latest: str) -> bool:
-        """Put other items in the place of those from `start` on. False if the log has changed since."""
+    async def replace_from(self, start: int, items: Sequence[Any], *, if_latest: str, first: int = 0) -> bool:
+        """Put other items in the place of those from `start` on. False if the log has changed since.
+
+        With `first`, the log begins with the item that had this position: those before it are left out, too.
+        """
         texts = [encode(item, ("items", index)) for index, item in enumerate(items)]
         stored = await self._stored(None, Range(_PATH, start, MOST))
         if stored is None or stored.entry.checkpoint_id != if_latest:
             return False
         checkpoint = log_checkpoint(stored)
+        edit = Edit(checkpoint, start - first, texts, first=first)
         try:
-            return await self._commit("replace", checkpoint, Edit(checkpoint, start, texts)) is Verdict.COMMITTED
+            return await self._commit("replace", checkpoint, edit) is Verdict.COMMITTED
         except ConflictError:
             return False
 
@@ -475,10 +481,10 @@ class ItemLog:
     ) -> tuple[tuple[Extent, ...], tuple[Run, ...], Base | None]:
         """The extents of an edited log, the new runs, and the checkpoint that they build on."""
         checkpoint, texts = edit.checkpoint, edit.texts
-        kept = first_extents(checkpoint, edit.kept)
+        kept = kept_extents(checkpoint, edit.first, edit.kept)
         referring = checkpoint is not None and checkpoint.extents is not None and len(kept) <= MAX_EXTENTS
         if checkpoint is not None and not referring:
-            texts = [*(await self._texts(checkpoint, 0, edit.kept)), *texts]
+            texts = [*(await self._texts(checkpoint, edit.first, edit.kept)), *texts]
             kept = []
         runs: tuple[Run, ...] = ()
         if texts and kept and not own_branch:
@@ -609,17 +615,17 @@ def log_point(checkpoint: LogCheckpoint | None) -> LogPoint | None:
     return LogPoint(checkpoint.base.checkpoint_id, checkpoint.count, checkpoint.notes)
 
 
-def first_extents(checkpoint: LogCheckpoint | None, count: int) -> list[Extent]:
-    """The extents of the first `count` items of a checkpoint; none if a commit cannot refer to them."""
+def kept_extents(checkpoint: LogCheckpoint | None, first: int, count: int) -> list[Extent]:
+    """The extents of `count` items of a checkpoint from `first` on; none if a commit cannot refer to them."""
     if checkpoint is None or checkpoint.extents is None:
         return []
-    return list(checkpoint.extents) if count == checkpoint.count else part(checkpoint.extents, 0, count)
+    return list(checkpoint.extents) if count == checkpoint.count else part(checkpoint.extents, first, count)
 
 
 def newest_texts(edit: Edit) -> tuple[str, ...]:
     """The texts of the newest items after an edit, as far as they are known."""
     before = edit.checkpoint.tail if edit.checkpoint else ()
-    taken_off = edit.checkpoint.count - edit.kept if edit.checkpoint else 0
+    taken_off = edit.checkpoint.count - edit.first - edit.kept if edit.checkpoint else 0
     return held_texts((*before[: max(0, len(before) - taken_off)], *edit.texts)[-_HELD:])
 
 

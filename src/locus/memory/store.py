@@ -7,9 +7,9 @@ engines only store.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from contextlib import aclosing, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any, Generic, Literal, NoReturn, TypeVar, cast
@@ -27,6 +27,7 @@ from locus.memory.cache import LARGE_NOTE, MOST_NOTES, LoadCache, TraceCache
 from locus.memory.engine import (
     LOOKED_AT,
     CheckpointerCapabilities,
+    CommitsWithWrites,
     Compares,
     ConfirmsDeletions,
     Copies,
@@ -99,11 +100,13 @@ from locus.memory.model.retention import (
     orphaned,
     outlived_in,
     retention,
+    spared,
 )
 from locus.memory.model.sizes import ThreadSizes, freed_by, thread_sizes
 from locus.memory.model.trace import Trace
 from locus.memory.model.warm import TEXTS, LoadForm
 from locus.memory.runtime.direct import CallersLoop
+from locus.memory.runtime.per_loop import running_loop
 from locus.memory.together import Lanes, lanes_to, send_alone
 
 _ATTEMPTS = 8
@@ -171,6 +174,7 @@ class _Using:
     async def __aenter__(self) -> Engine:
         store = self._store
         if not store.ready:
+            running_loop()
             try:
                 await store.engine.setup()
             except store.engine.driver_errors as error:
@@ -232,6 +236,11 @@ class CheckpointStore:
         """Whether the engine keeps pending writes."""
         return isinstance(self.engine, KeepsWrites)
 
+    @property
+    def commits_with_writes(self) -> bool:
+        """Whether a save may bring pending writes of its thread."""
+        return isinstance(self.engine, CommitsWithWrites)
+
     def using(self) -> _Using:
         """The engine, set up, with its errors translated: for a caller that has checked everything already."""
         return _Using(self)
@@ -255,10 +264,12 @@ class CheckpointStore:
         known: Trace | None = None,
         created_at: datetime | None = None,
         off_loop: bool = False,
+        writes: Sequence[TaskWrites] = (),
     ) -> Saved:
         """Plan and commit a payload. `known` is the trace of the checkpoint that it was made from, if that is known.
 
-        `created_at` is for a checkpoint that was made earlier, elsewhere.
+        `created_at` is for a checkpoint that was made earlier, elsewhere. `writes` are pending writes of the thread
+        that are written in the same step; only some stores can do that (`commits_with_writes`).
 
         With `off_loop`, a worker thread plans it, so that others have their turn meanwhile: for a large payload in a
         process that serves many.
@@ -316,6 +327,7 @@ class CheckpointStore:
                 replaces=replaces,
                 fresh_id=checkpoint_id is None,
                 expires_at=now + timedelta(seconds=self.ttl_seconds) if self.ttl_seconds else None,
+                writes=tuple(writes),
             )
             async with self.using():
                 outcome = await self.commit(commit)
@@ -330,6 +342,7 @@ class CheckpointStore:
                         assert base is not None
                         repeated = await self._repeated_window(commit, plan, base, stored, metadata)
                         if repeated is not None:
+                            await self._send_each(commit.writes)
                             return Saved(commit.checkpoint_id, repeated, attempt)
                         replaces = stored.entry.rev
                         continue
@@ -339,6 +352,7 @@ class CheckpointStore:
                         else await asyncio.to_thread(_equal, stored, payload, metadata)
                     )
                     if same:
+                        await self._send_each(commit.writes)
                         return Saved(commit.checkpoint_id, self._trace_of(stored), attempt)
                     replaces = stored.entry.rev
                     base = self._trace_of(stored) if self.engine.keeps_runs else None
@@ -364,17 +378,25 @@ class CheckpointStore:
             lanes = self._lanes_here = self._lanes.current()
         return lanes
 
-    async def commit(self, commit: Commit) -> Outcome:
+    def commit(self, commit: Commit) -> Coroutine[Any, Any, Outcome]:
         """Send a commit to the engine, possibly in one transaction with others. The caller is inside of `using`."""
         lanes = self._current_lanes()
         if lanes is None:
-            return await self.engine.commit(commit)
-        size = len(commit.head) + len(commit.manifest) + len(commit.metadata)
-        for run in commit.runs:
-            size += len(run.items)
-        for run in commit.values:
-            size += len(run.items)
-        return await lanes.send(commit, size)
+            return self.engine.commit(commit)
+        if commit.writes and lanes.is_busy:
+            return self._commit_after_writes(commit, lanes)
+        return lanes.send(commit, _size_of(commit))
+
+    async def _commit_after_writes(self, commit: Commit, lanes: Lanes) -> Outcome:
+        """Send a commit and its pending writes by themselves, so that each shares a transaction with many others."""
+        await self._send_each(commit.writes)
+        commit = replace(commit, writes=())
+        return await lanes.send(commit, _size_of(commit))
+
+    async def _send_each(self, writes: Sequence[TaskWrites]) -> None:
+        """Keep the pending writes of a commit that are not written with it."""
+        if writes:
+            await asyncio.gather(*map(self.send_writes, writes))
 
     @staticmethod
     def refused(commit: Commit, outcome: Outcome) -> NoReturn:
@@ -401,7 +423,7 @@ class CheckpointStore:
             self._traces.drop(key)
         if self.caches:
             notes = self.cache.notes
-            notes.append(commit)
+            notes.append((commit, plan.cuts))
             if len(notes) >= MOST_NOTES or sum([len(run.items) for run in commit.runs]) >= LARGE_NOTE:
                 self.cache.take_notes()
         return Saved(commit.checkpoint_id, trace, attempts, commit)
@@ -770,7 +792,7 @@ class CheckpointStore:
         if by_vacuum:
             kept = retention(datetime.now(UTC), older_than_days, keep_last)
             orphans = orphaned(measured.orphans(), kept.orphans_before)
-            freed = freed_by(measured, outlived_in(thread_id, entries, kept, orphans))
+            freed = freed_by(measured, spared(outlived_in(thread_id, entries, kept, orphans), entries))
         elif deleting:
             revs = {entry.checkpoint_id: (entry.seq, entry.rev) for entry in entries if entry.namespace == namespace}
             missing = next((name for name in deleting if name not in revs), None)
@@ -814,22 +836,40 @@ class CheckpointStore:
         keep_numbered: bool = False,
         off_loop: bool = False,
     ) -> None:
+        place = (thread_id, namespace, checkpoint_id, task_id)
+        if off_loop:
+            task = await asyncio.to_thread(self.task_writes, *place, writes, task_path, keep_numbered)
+        else:
+            task = self.task_writes(*place, writes, task_path, keep_numbered)
+        await self.send_writes(task)
+
+    def task_writes(
+        self,
+        thread_id: str,
+        namespace: str,
+        checkpoint_id: str,
+        task_id: str,
+        writes: Sequence[tuple[str, Any]],
+        task_path: str,
+        keep_numbered: bool,
+    ) -> TaskWrites:
+        """The pending writes of a task, checked and encoded."""
         self._with_capability(KeepsWrites, "pending writes")
         check_ids(thread_id, None, namespace)
         check_id(checkpoint_id, "checkpoint_id")
         check_id(task_id, "task_id")
         check_id(task_path, "task_path", empty=True)
-        if off_loop:
-            rows = await asyncio.to_thread(_write_rows, task_id, task_path, writes)
-        else:
-            rows = _write_rows(task_id, task_path, writes)
-        task_writes = TaskWrites(thread_id, namespace, checkpoint_id, task_id, tuple(rows), keep_numbered)
+        rows = tuple(_write_rows(task_id, task_path, writes))
+        return TaskWrites(thread_id, namespace, checkpoint_id, task_id, rows, keep_numbered)
+
+    async def send_writes(self, task: TaskWrites) -> None:
+        """Keep the pending writes of a task."""
         async with self.using() as engine:
             lanes = self._current_lanes()
             if lanes is None:
-                await send_alone(engine, task_writes)
+                await send_alone(engine, task)
             else:
-                await lanes.send(task_writes, sum(len(row.value) + len(row.channel) + _ROW for row in rows))
+                await lanes.send(task, sum(len(row.value) + len(row.channel) + _ROW for row in task.writes))
 
     async def get_writes(
         self, thread_id: str, checkpoint_id: str, *, task_id: str | None, namespace: str
@@ -910,12 +950,15 @@ async def remove_outlived(
     """Remove the checkpoints on a page of a vacuum, or only count them. Returns the first damage as well."""
     damaged = list(page.damaged)
     checkpoints = writes = 0
-    for outlived in page.threads:
-        if dry_run:
-            checkpoints += len(outlived.checkpoints)
-            writes += sum(outlived.writes.values())
-            continue
+    for found in page.threads:
         try:
+            outlived = found
+            if found.checkpoints and isinstance(engine, KeepsWrites):
+                outlived = spared(found, await engine.history(found.thread_id, None, None, None))
+            if dry_run:
+                checkpoints += len(outlived.checkpoints)
+                writes += sum(outlived.writes.values())
+                continue
             if outlived.checkpoints:
                 checkpoints += await engine.trim(outlived.thread_id, outlived.checkpoints)
             if outlived.writes and isinstance(engine, KeepsWrites):
@@ -941,6 +984,16 @@ def check_measuring(
     if by_vacuum and deleting:
         raise ConfigurationError("give either the options of a vacuum or `deleting`, not both")
     return by_vacuum
+
+
+def _size_of(commit: Commit) -> int:
+    """The characters of a commit, about."""
+    size = len(commit.head) + len(commit.manifest) + len(commit.metadata)
+    for run in commit.runs:
+        size += len(run.items)
+    for run in commit.values:
+        size += len(run.items)
+    return size
 
 
 def _write_rows(task_id: str, task_path: str, writes: Sequence[tuple[str, Any]]) -> list[Write]:

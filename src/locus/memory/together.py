@@ -100,6 +100,11 @@ class Lanes:
         self._groups: set[asyncio.Task[None]] = set()
         self._timer: asyncio.TimerHandle | None = None
 
+    @property
+    def is_busy(self) -> bool:
+        """Whether a save that comes now may have to wait for others."""
+        return self.used >= LANES or bool(self.waiting)
+
     async def send(self, member: Member, size: int) -> Outcome:
         """Send a save of `size` characters. If a lane is free, that costs no more than without lanes."""
         engine, thread_id = self._engine(), member.thread_id

@@ -14,7 +14,7 @@ from locus.testing.stores import DurableTestStore
 
 @asynccontextmanager
 async def out_of_reach(*paths: Path) -> AsyncIterator[None]:
-    """What is there is put away, and the first path leads nowhere: like a disk that is not mounted."""
+    """A context in which a path leads nowhere, as on a disk that is not mounted: what is there is moved aside."""
     away = {path: path.with_name(f"away {path.name}") for path in paths if path.exists()}
     for path, place in away.items():
         path.rename(place)

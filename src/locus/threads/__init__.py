@@ -23,7 +23,7 @@ framework" of the documentation builds one.
 from locus.core.frozen import freeze
 from locus.memory.item_log import Addition, ItemLog, LogPoint, LogView, notes_in
 from locus.memory.model.parts import ItemPage
-from locus.memory.model.records import ANY, CheckpointKey, Entry, NewestThreads, Unset, Write
+from locus.memory.model.records import ANY, CheckpointKey, Entry, NewestThreads, TaskWrites, Unset, Write
 from locus.memory.store import SPECIAL_CHANNELS
 from locus.threads.document import Change, Document, Kept, Version
 from locus.threads.encoded import (
@@ -77,6 +77,7 @@ __all__ = [
     "ReadVersion",
     "SessionPoint",
     "StoreUser",
+    "TaskWrites",
     "ThreadStore",
     "Unset",
     "Version",

@@ -36,7 +36,7 @@ from locus.memory.model.ids import check_ids, shown_thread
 from locus.memory.model.manifest import by_branch, decode_manifest, decoded_items, extents_at, list_items, visible
 from locus.memory.model.payloads import dict_from, placed, stored_trace
 from locus.memory.model.plan import SMALL_LIST, EncodedList, Payload
-from locus.memory.model.records import ANY, Base, Entry, Extent, Path, Run, Stored, Unset, Write
+from locus.memory.model.records import ANY, Base, Entry, Extent, Path, Run, Stored, TaskWrites, Unset, Write
 from locus.memory.model.trace import ListTrace, Trace
 from locus.memory.model.warm import TEXTS
 from locus.memory.store import CheckpointStore
@@ -319,6 +319,7 @@ class EncodedDocument:
         parent_as_named: bool = False,
         if_latest: str | None | Unset = ANY,
         created_at: datetime | None = None,
+        writes: Sequence[TaskWrites] = (),
     ) -> EncodedVersion:
         """Save fields as one checkpoint, in one step; in place of any list, an `EncodedList` may stand.
 
@@ -327,8 +328,13 @@ class EncodedDocument:
 
         `after` is the version that is most likely similar: what is unchanged since is referred to. All other
         parameters are those of `Document.save`. `created_at` is the time of the checkpoint, if it is not now.
+
+        `writes` are pending writes of the thread. They are durable, too, when this returns, and if the store can do
+        that (`ThreadStore.commits_with_writes`) it is one commit.
         """
-        saved = await self._store.save(
+        store = self._store
+        together = writes if store.commits_with_writes else ()
+        saved = await store.save(
             self.thread_id,
             Payload(head, fields, frozen=False, checked=True),
             namespace=self.namespace,
@@ -339,7 +345,11 @@ class EncodedDocument:
             if_latest=if_latest,
             known=None if after is None else after._trace or after._referred(),
             created_at=created_at,
+            writes=together,
         )
+        if not together or saved.commit is None:  # all of it was there
+            for task in writes:
+                await store.send_writes(task)
         return EncodedVersion(saved.trace.base, saved.trace)
 
 

@@ -12,7 +12,7 @@ from locus.hints import options_of_open_store, with_own_options
 from locus.memory.item_log import ItemLog
 from locus.memory.model.arguments import checked_limit
 from locus.memory.model.ids import check_id, check_ids
-from locus.memory.model.records import Entry, NewestThreads, Write
+from locus.memory.model.records import Entry, NewestThreads, TaskWrites, Write
 from locus.memory.registry import get_checkpointer
 from locus.memory.runtime.direct import run
 from locus.memory.saver import store_of
@@ -66,6 +66,11 @@ class ThreadStore:
         """This store for a further user, who does not close it."""
         return ThreadStore(self._store, lender=self if self._is_owner else self._lender)
 
+    async def setup(self) -> None:
+        """Connect, and make what the database needs. The first call that uses the store does it otherwise."""
+        async with self._store.using():
+            pass
+
     async def close(self) -> None:
         """End the use, and close the store if it was opened here by name. A later call opens it again."""
         self._is_closed = True
@@ -99,6 +104,11 @@ class ThreadStore:
     def keeps_writes(self) -> bool:
         """Whether the store keeps the pending writes of tasks."""
         return self._store.keeps_writes
+
+    @property
+    def commits_with_writes(self) -> bool:
+        """Whether a save can take pending writes along in the same commit (`EncodedDocument.save`)."""
+        return self._store.commits_with_writes
 
     async def keeps_lists(self) -> bool:
         """Whether a save stores only the new items of a list.
@@ -271,6 +281,24 @@ class ThreadStore:
             namespace=namespace,
             keep_numbered=keep_numbered,
         )
+
+    def task_writes(
+        self,
+        thread_id: str,
+        namespace: str,
+        checkpoint_id: str,
+        task_id: str,
+        writes: Sequence[tuple[str, Any]],
+        *,
+        task_path: str = "",
+        keep_numbered: bool = False,
+    ) -> TaskWrites:
+        """What `put_writes` would keep, encoded: for `send_writes`, or for a save that takes it along."""
+        return self._store.task_writes(thread_id, namespace, checkpoint_id, task_id, writes, task_path, keep_numbered)
+
+    async def send_writes(self, task: TaskWrites) -> None:
+        """Keep what a task wrote."""
+        await self._store.send_writes(task)
 
     async def get_writes(
         self, thread_id: str, namespace: str, checkpoint_id: str, task_id: str | None = None

@@ -7,9 +7,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from agent_framework import AgentSession
+from agent_framework import AgentSession, CompactionProvider, InMemoryHistoryProvider, SlidingWindowStrategy
 
-from locus.errors import BackendUnavailableError
+from locus.errors import BackendUnavailableError, ConfigurationError
 from locus.integrations.agent_framework import (
     LocusAgentSessionStore,
     LocusCheckpointStorage,
@@ -51,6 +51,32 @@ async def test_a_run_shows_the_model_as_much_as_the_provider_is_told(store: Chec
         await clerk.run(f"{number}", session=session)
     assert model.shown[-1] == ["1", "I see 3.", "2"]
     assert len(await LocusHistoryProvider(store).get_messages("alice")) == 6
+
+
+async def test_compaction_before_a_run_shows_the_model_less_and_keeps_everything(store: Checkpointer) -> None:
+    history = LocusHistoryProvider(store)
+    compaction = CompactionProvider(
+        before_strategy=SlidingWindowStrategy(keep_last_groups=2), history_source_id=history.source_id
+    )
+    clerk, model = agent(counts, history, compaction)
+    session = clerk.create_session(session_id="alice")
+    for number in range(4):
+        await clerk.run(f"{number}", session=session)
+    assert len(model.shown[-1]) < 7
+    assert len(await history.get_messages("alice")) == 8
+
+
+async def test_compaction_after_a_run_is_refused_and_does_not_silently_nothing(store: Checkpointer) -> None:
+    history = LocusHistoryProvider(store)
+    after = SlidingWindowStrategy(keep_last_groups=2)
+    clerk, model = agent(counts, history, CompactionProvider(after_strategy=after, history_source_id=history.source_id))
+    with pytest.raises(ConfigurationError, match="use before_strategy"):
+        await clerk.run("Hello", session=clerk.create_session(session_id="alice"))
+    assert (model.shown, await history.get_messages("alice")) == ([], [])
+    theirs = InMemoryHistoryProvider()
+    clerk, _ = agent(counts, history, theirs, CompactionProvider(after_strategy=after))
+    await clerk.run("Hello", session=clerk.create_session(session_id="alice"))
+    assert len(await history.get_messages("alice")) == 2
 
 
 async def test_a_session_is_kept_with_the_messages_that_the_framework_has_in_it(store: Checkpointer) -> None:

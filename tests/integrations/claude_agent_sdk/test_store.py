@@ -527,3 +527,15 @@ async def test_on_a_server(server_store: TestStore) -> None:
         await first.delete(KEY)
         assert await second.list_sessions(PROJECT) == []
         assert await second.list_subkeys(KEY) == []
+
+
+@pytest.mark.parametrize("url", ["memory", "sqlite:{}/a.db", "file:{}/files", "http://127.0.0.1:1", "s3://bucket"])
+@pytest.mark.parametrize("call", ["append", "load", "list_sessions"])
+def test_without_asyncio_a_call_says_what_is_missing(url: str, call: str, tmp_path: Path) -> None:
+    """As under trio: whoever runs the coroutine is no event loop of asyncio."""
+    sessions: Any = LocusSessionStore(url.format(tmp_path))
+    key = {"project_key": "p", "session_id": "s"}
+    arguments = {"append": (key, [{"type": "user", "uuid": "a"}]), "load": (key,), "list_sessions": ("p",)}
+    running = getattr(sessions, call)(*arguments[call])
+    with pytest.raises(ConfigurationError, match="Under trio, run the program with asyncio"):
+        running.send(None)

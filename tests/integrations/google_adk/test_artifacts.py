@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -149,6 +149,27 @@ async def test_artifacts_of_a_user_need_no_session(ours: LocusArtifactService) -
     assert await ours.load_artifact(**S, filename="user:a") == types.Part(text="a")
     assert await ours.load_artifact(**ALICE, filename="a") == types.Part(text="a")
     assert await ours.load_artifact(**S, filename="a") is None
+
+
+@pytest.mark.parametrize("bad", ["..", "a/../b", "..\\\\x", "/x", "C:x", "", " ", "a\x00b", "a/artifacts/b"])
+@pytest.mark.parametrize("field", ["app_name", "user_id", "session_id"])
+async def test_an_owner_that_adk_refuses_is_refused_with_its_error(
+    service: BaseArtifactService, field: str, bad: str
+) -> None:
+    place = {**S, field: bad}
+    name = {**place, "filename": "a"}
+    calls: dict[Callable[..., Awaitable[Any]], dict[str, Any]] = {
+        service.save_artifact: {**name, "artifact": types.Part(text="a")},
+        service.load_artifact: name,
+        service.list_artifact_keys: place,
+        service.list_versions: name,
+        service.list_artifact_versions: name,
+        service.get_artifact_version: name,
+        service.delete_artifact: name,
+    }
+    for method, arguments in calls.items():
+        with pytest.raises(InputValidationError):
+            await method(**arguments)
 
 
 async def test_names_are_data(ours: LocusArtifactService) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import datetime as dt
 import sqlite3
 from collections.abc import Iterator
@@ -24,6 +25,7 @@ from locus.errors import (
     ConfigurationError,
     ConflictError,
     CorruptCheckpointError,
+    LocusError,
     SerializationError,
     UnsupportedFormatError,
 )
@@ -69,6 +71,37 @@ def ids(found: Iterator[CheckpointTuple]) -> list[str]:
 
 def name(config: RunnableConfig) -> str:
     return str(config["configurable"]["checkpoint_id"])
+
+
+class TestAsLangGraphsSaversAreMade:
+    """`with SqliteSaver.from_conn_string(…) as saver: saver.setup()`, and its async twin."""
+
+    def test_in_a_sync_program(self, path: Path) -> None:
+        with LocusSaver.from_conn_string(f"sqlite:{path}", ttl_seconds=60) as saver:
+            saver.setup()
+            with closing(sqlite3.connect(path)) as database:
+                assert database.execute("SELECT count(*) FROM sqlite_master").fetchone()[0] > 0
+            config = put(saver, thread("alice"))
+            saver.setup()
+            assert saver.get_tuple(config) is not None
+
+    async def test_in_an_async_program(self, path: Path) -> None:
+        async with LocusSaver.from_conn_string(f"sqlite:{path}") as saver:
+            await saver.setup()
+            with closing(sqlite3.connect(path)) as database:
+                assert database.execute("SELECT count(*) FROM sqlite_master").fetchone()[0] > 0
+            await chat(saver).ainvoke(said("Hello"), thread("alice"))
+            assert await saver.aget_tuple(thread("alice")) is not None
+
+    async def test_what_is_in_the_way_is_told(self, tmp_path: Path) -> None:
+        nowhere = f"sqlite:{tmp_path / 'none' / 'saver.db'}"
+        with pytest.raises(ConfigurationError, match="pipeline"):
+            LocusSaver.from_conn_string(nowhere, pipeline=True)
+        saver = LocusSaver.from_conn_string(nowhere)
+        with pytest.raises(LocusError):
+            await saver.setup()
+        with pytest.raises(LocusError):
+            await asyncio.to_thread(saver.setup)
 
 
 class TestListing:

@@ -177,3 +177,33 @@ async def test_a_store_of_another_kind_keeps_flows_in_the_namespace_it_has() -> 
     await kept.save(checkpoint("b"))
     assert await kept.load("s") == checkpoint("b")
     assert ids(await kept.list("s")) == ["b", "a"]
+
+
+async def test_a_url_takes_the_options_of_its_store(tmp_path: Path) -> None:
+    async with LlmfyCheckpointer(f"sqlite:{tmp_path / 'flows.db'}", ttl_seconds=1e-6) as kept:
+        await kept.save(checkpoint("a"))
+        assert await kept.load("s") is None
+    with pytest.raises(ConfigurationError, match="did you mean 'ttl_seconds'"):
+        LlmfyCheckpointer(f"sqlite:{tmp_path / 'flows.db'}", ttl_second=1)
+
+
+async def test_a_session_keeps_as_many_checkpoints_as_it_is_told(handle: Checkpointer) -> None:
+    kept = LlmfyCheckpointer(handle, max_checkpoints_per_session=2)
+    before = LlmfyCheckpointer(handle)
+    for name in "abc":
+        await before.save(checkpoint(name))
+        await before.save(checkpoint(name, "other"))
+    await kept.save(checkpoint("d"))
+    assert ids(await kept.list("s")) == ["d", "c"]
+    await kept.save(checkpoint("e"))
+    await kept.save(checkpoint("e"))
+    assert ids(await kept.list("s")) == ["e", "d"]
+    assert ids(await kept.list("other")) == ["c", "b", "a"]
+
+
+@pytest.mark.parametrize(
+    ("options", "text"), [({"max_checkpoints_per_session": 0}, "from 1 on"), ({"encryption_key": "k"}, "Encrypt the")]
+)
+def test_an_option_that_cannot_be_kept_is_refused(options: Any, text: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match=text):
+        LlmfyCheckpointer(f"sqlite:{tmp_path / 'flows.db'}", **options)

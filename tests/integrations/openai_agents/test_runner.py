@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import time
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
@@ -10,6 +12,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 from agents import Agent, OpenAIResponsesModel, RunConfig, Runner, SessionSettings, function_tool
+from agents.extensions.memory import EncryptedSession
 from agents.memory import OpenAIResponsesCompactionSession
 from openai import AsyncOpenAI
 
@@ -166,8 +169,58 @@ async def test_compaction_gives_way_to_what_was_added_meanwhile(handle: Checkpoi
     snapshot = await session._get_compaction_snapshot(3)
     assert snapshot is not None
     assert (texts(snapshot.items), snapshot.complete) == (["2", "3", "4"], False)
-    assert await session._get_compaction_snapshot(3, prune_prefix=lambda _item: True) is None
     assert not await snapshot.replace_suffix(3, [])
     assert await snapshot.replace_suffix(1, [{"role": "user", "content": "summary"}])
     assert texts(await session.get_items()) == ["0", "1", "2", "summary"]
     assert not await snapshot.replace_suffix(0, [])
+
+
+@pytest.mark.parametrize("plain", [False, True])
+async def test_compaction_of_an_encrypted_session_keeps_the_history(
+    server: ModelServer, client: AsyncOpenAI, agent: Agent[Any], handle: Checkpointer, plain: bool
+) -> None:
+    """Of the items before the summarised ones, only those that have expired at the beginning are left out."""
+    kept = LocusSession("alice", handle)
+    compacting = OpenAIResponsesCompactionSession(
+        "alice",
+        kept,
+        client=client,
+        compaction_mode="input",
+        should_trigger_compaction=lambda context: len(context["session_items"]) >= 4,
+    )
+    session = EncryptedSession("alice", compacting, "a key of at least some length", ttl=600)
+    expired = [_expired(session, f"old {number}") for number in range(30)]
+    note: Any = {"role": "user", "content": "not encrypted"}
+    await kept.add_items([*expired, *([note] if plain else [])])
+    server.replies = [says("Hello."), says("Fine."), compacts("They greeted each other."), says("Bye.")]
+    await run(agent, "Hello!", session)
+    await run(agent, "How are you?", session)
+    assert texts(await session.get_items()) == ["They greeted each other."]
+    assert (await kept.get_items())[:-1] == ([note] if plain else [])
+    newest, before, *_, first = await kept.history(None)
+    assert newest.change == "replace"
+    assert first.items == len(expired) + plain
+    originals = EncryptedSession("alice", kept.at(before.checkpoint_id), "a key of at least some length")  # type: ignore[arg-type]
+    originals.underlying_session.session_settings = None
+    assert texts(await originals.get_items()) == ["Hello!", "Hello.", "How are you?", "Fine."]
+    await run(agent, "Bye!", session)
+    assert asked(server) == ["They greeted each other.", "Bye!"]
+
+
+def _expired(session: EncryptedSession, text: str) -> Any:
+    """An item that was encrypted a day ago."""
+    data = json.dumps({"role": "user", "content": text}).encode()
+    token = session.cipher.encrypt_at_time(data, int(time.time()) - 86_400).decode()
+    return {"__enc__": 1, "v": 1, "kid": "hkdf-v1", "payload": token}
+
+
+async def test_a_session_that_something_else_has_written_is_compacted_in_one_step(handle: Checkpointer) -> None:
+    session = LocusSession("alice", handle)
+    items: list[Any] = [{"role": "user", "content": f"{number}"} for number in range(5)]
+    await session._store.document("alice", session._log.namespace, lists=("items",)).save({}, lists={"items": items})
+    snapshot = await session._get_compaction_snapshot(5)
+    assert snapshot is not None
+    assert snapshot.complete
+    assert await snapshot.replace_suffix(0, items[:1])
+    assert await session.get_items() == items[:1]
+    assert len(await session.history(None)) == 2

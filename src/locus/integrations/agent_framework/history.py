@@ -11,12 +11,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-from agent_framework import HistoryProvider, Message
+from agent_framework import (
+    AgentSession,
+    CompactionProvider,
+    HistoryProvider,
+    Message,
+    SessionContext,
+    SupportsAgentRun,
+)
 from agent_framework._sessions import filter_new_messages
 from agent_framework._sessions import get_message_identity as _identity
 from agent_framework.exceptions import AgentFrameworkException
 
-from locus.errors import CheckpointNotFoundError, CorruptCheckpointError
+from locus.errors import CheckpointNotFoundError, ConfigurationError, CorruptCheckpointError
 from locus.integrations.agent_framework.owned import OwnedStore
 from locus.threads import ItemLog, SessionPoint, session_ids, session_points
 from locus.threads.ids import shown_thread
@@ -84,6 +91,26 @@ class LocusHistoryProvider(OwnedStore, HistoryProvider):
         self.limit = checked_limit(limit, None)
         self.namespace = namespace
         self._open(store, options, _OWN_OPTIONS)
+
+    async def before_run(
+        self, *, agent: SupportsAgentRun, session: AgentSession, context: SessionContext, state: dict[str, Any]
+    ) -> None:
+        """Load the history into the context of a run.
+
+        `ConfigurationError` if the agent has a `CompactionProvider` that is to compact this history after the run: the
+        framework's looks for messages in the session, finds none, and does nothing.
+        """
+        for provider in getattr(agent, "context_providers", ()):
+            if (
+                isinstance(provider, CompactionProvider)
+                and provider.after_strategy is not None
+                and provider.history_source_id == self.source_id
+            ):
+                raise ConfigurationError(
+                    f"CompactionProvider(after_strategy=…) has no effect on {type(self).__name__}, whose messages are "
+                    "not in the session: use before_strategy, which compacts what the model sees, or limit"
+                )
+        await super().before_run(agent=agent, session=session, context=context, state=state)
 
     async def get_messages(
         self,

@@ -152,6 +152,7 @@ class LocusArtifactService(AsyncStoreUser, BaseArtifactService):
 
     async def _names(self, app_name: str, user_id: str, session_id: str | None) -> list[str]:
         """The names of the artifacts of a session, or of a user."""
+        _check_owner(app_name, user_id, session_id)
         thread_of(app_name, user_id, session_id)  # refuses what no artifact belongs to
         prefix = joined(app_name, user_id, session_id or "", "")
         return [parted(thread_id)[3] for thread_id in await self._store.list_threads(prefix=prefix)]
@@ -165,7 +166,18 @@ class LocusArtifactService(AsyncStoreUser, BaseArtifactService):
 def _place(app_name: str, user_id: str, session_id: str | None, filename: str) -> str:
     """The thread of an artifact."""
     owner, name = _scope(session_id, check_id(filename, "filename"))
+    _check_owner(app_name, user_id, owner)
     return artifact_thread(app_name, user_id, owner, name)
+
+
+def _check_owner(app_name: str, user_id: str, session_id: str | None) -> None:
+    """Refuse the names that all services of ADK refuse, such as `..`, with ADK's error.
+
+    Here they would be data like any other. But programs rely on that error to tell bad input.
+    """
+    for name, value in (("app_name", app_name), ("user_id", user_id), ("session_id", session_id)):
+        if isinstance(value, str):
+            artifact_util.validate_path_segment(value, name)
 
 
 def _scope(session_id: str | None, filename: str) -> tuple[str | None, str]:

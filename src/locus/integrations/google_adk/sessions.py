@@ -48,6 +48,8 @@ _HELD: Final = 64
 _NEWEST: Final = 32
 """How many events are looked at for one that is sent again: an append must not cost more in a long session."""
 _ATTEMPTS: Final = 8
+_USUAL: Final = Event().model_dump(mode="json", exclude_none=True, include={"actions", "node_info"})
+"""What every event has in these fields. It is not stored."""
 _STALE: Final = (
     "the session was changed in the store since it was loaded; nothing was written. Load it again before you append"
 )
@@ -422,10 +424,10 @@ def _no_session(view: LogView) -> CorruptCheckpointError:
 
 
 def _item(event: Event) -> dict[str, Any]:
-    """An event as JSON, without the empty fields that ADK restores by itself."""
+    """An event as JSON, without what an event has by itself: there, and only there, an empty value says nothing."""
     item = event.model_dump(mode="json", exclude_none=True)
-    for name in ("actions", "node_info"):
-        kept = {key: value for key, value in item.get(name, {}).items() if value not in ({}, "")}
+    for name, usual in _USUAL.items():
+        kept = {key: value for key, value in item.get(name, {}).items() if key not in usual or value != usual[key]}
         if kept:
             item[name] = kept
         else:
@@ -439,7 +441,7 @@ def _event(item: Any, view: LogView) -> Event:
     except ValidationError as error:
         raise CorruptCheckpointError(
             f"{shown_thread(view.entry.thread_id)} holds an item that is no event of ADK: "
-            f"{error.error_count()} fields do not fit"
+            f"{error.error_count()} fields do not fit. It is damaged, or a newer version of ADK wrote it"
         ) from None  # its text has the values
 
 

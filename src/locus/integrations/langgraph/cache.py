@@ -27,6 +27,7 @@ class SaverCache:
         self._checkpoints: OrderedDict[CacheKey, CachedCheckpoint] = OrderedDict()
         self._touched: dict[CacheKey, OrderedDict[str, dict[int, Any]]] = {}
         self._distances: OrderedDict[CacheKey, tuple[str, int | None]] = OrderedDict()
+        self._deltas: OrderedDict[CacheKey, frozenset[str]] = OrderedDict()
         self._weight = 0
         self._lock = fork_safe_lock()  # a saver may be used from several OS threads and event loops at once
 
@@ -89,6 +90,19 @@ class SaverCache:
     def distance(self, key: CacheKey, checkpoint_id: str) -> int | None:
         noted, distance = self._distances.get(key, ("", None))
         return distance if noted == checkpoint_id else None
+
+    def note_deltas(self, key: CacheKey, channels: Iterable[str]) -> None:
+        """Remember delta channels: a checkpoint names those that it does not contain."""
+        if not (new := frozenset(channels)):
+            return
+        with self._lock:
+            self._deltas[key] = self._deltas.pop(key, frozenset()) | new
+            while len(self._deltas) > self.MAX_NAMESPACES:
+                self._deltas.popitem(last=False)
+
+    def deltas(self, key: CacheKey) -> frozenset[str]:
+        """The channels of a namespace that are known to be delta channels."""
+        return self._deltas.get(key, frozenset())
 
     def drop_thread(self, thread_id: str) -> None:
         with self._lock:

@@ -80,9 +80,10 @@ class Receiver(Protocol):
     ) -> None:
         """Save a checkpoint as it is, with the time when it was made and more metadata."""
 
-    async def aput_writes(
-        self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
-    ) -> None: ...
+    async def receive_writes(
+        self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str
+    ) -> None:
+        """Save what a task wrote."""
 
 
 class Fallback:
@@ -279,7 +280,7 @@ class BringOver:
     async def _put_writes(self, found: CheckpointTuple) -> None:
         """Save pending writes, before the checkpoint itself, so that it never exists without them."""
         for task in _tasks(found):
-            await self._receiver.aput_writes(found.config, task.writes, task.task_id, task.path)
+            await self._receiver.receive_writes(found.config, task.writes, task.task_id, task.path)
 
     async def _add_writes(self, thread_id: str, checkpoint: CheckpointTuple) -> None:
         """Bring over what tasks have written since the latest checkpoint was brought over."""
@@ -290,7 +291,7 @@ class BringOver:
         known = {(write.task_id, write.channel) for write in there}
         for task in tasks:
             if any((task.task_id, channel) not in known for channel, _ in task.writes):
-                await self._receiver.aput_writes(checkpoint.config, task.writes, task.task_id, task.path)
+                await self._receiver.receive_writes(checkpoint.config, task.writes, task.task_id, task.path)
 
 
 class _Task(NamedTuple):

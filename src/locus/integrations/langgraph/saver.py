@@ -6,8 +6,19 @@ writes are pending writes. `payloads` describes what a checkpoint looks like, an
 
 from __future__ import annotations
 
+import asyncio
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Collection, Coroutine, Iterable, Iterator, Mapping, Sequence
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Collection,
+    Coroutine,
+    Generator,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from datetime import datetime
 from typing import Any, Self, TypeVar
 
@@ -28,6 +39,7 @@ from locus.integrations.langgraph.cache import SaverCache, saved_checkpoint
 from locus.integrations.langgraph.classes import declare, refused_types, typed_codec
 from locus.integrations.langgraph.codec import NotAllowedError, TypedCodec
 from locus.integrations.langgraph.fallback import BringOver, Fallback
+from locus.integrations.langgraph.held_writes import HeldWrites, WritesWaitingRoom
 from locus.integrations.langgraph.items import ListEncoder, returned
 from locus.integrations.langgraph.payloads import CheckpointEncoder, loaded_lists, stored_namespace
 from locus.integrations.langgraph.read import (
@@ -35,6 +47,7 @@ from locus.integrations.langgraph.read import (
     Reader,
     channel_history,
     config_of,
+    counted,
     delta_ancestors,
     distance_of,
     stored_path,
@@ -47,7 +60,7 @@ from locus.integrations.langgraph.schemas import (
     named_classes,
     stored_names,
 )
-from locus.threads import ANY, SPECIAL_CHANNELS, BothWaysStoreUser, Entry, Unset
+from locus.threads import ANY, SPECIAL_CHANNELS, BothWaysStoreUser, Entry, TaskWrites, ThreadStore, Unset
 from locus.threads.blocking import run
 from locus.threads.json import decode, encode
 
@@ -55,6 +68,8 @@ Version = int | str | float
 T = TypeVar("T")
 
 _OWN_OPTIONS = ("allowed_types", "fallback")
+MOST_HELD = 1_000_000
+"""How many characters of writes wait for a checkpoint. More of them are a commit of their own."""
 MOST_ASKED = 10_000
 """For how many threads a saver remembers that it has asked the fallback for them."""
 
@@ -96,8 +111,25 @@ class LocusSaver(BothWaysStoreUser, BaseCheckpointSaver[Any]):
         super().__init__(serde=JSONSerializer(self._codec))
         self._reader = Reader(self._store, self._codec)
         self._cache = SaverCache()
+        self._waiting = WritesWaitingRoom()
         self._moving = None if fallback is None else BringOver(Fallback(fallback), self, self._store)
         self._asked: OrderedDict[str, None] = OrderedDict()
+
+    @classmethod
+    def from_conn_string(cls, conn_string: str, **options: Any) -> Self:
+        """A saver on the store with this name or URL, for a `with` or an `async with`, as LangGraph's are made."""
+        return cls(conn_string, **options)
+
+    def setup(self) -> Awaitable[None]:
+        """Connect, and make the tables. The first use does it otherwise.
+
+        It is done when this returns or, on an event loop, when it has been awaited.
+        """
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            self._run(self._store.setup())
+        return _Setup(self._store)
 
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         """The checkpoint that the config names, or the latest; `None` if there is none. Raises if the store is down."""
@@ -170,24 +202,46 @@ class LocusSaver(BothWaysStoreUser, BaseCheckpointSaver[Any]):
             encoded = self._codec.encode(about, ("metadata",))
         except NotAllowedError as error:
             raise error.naming(refused_types(self._codec, [checkpoint, about])) from None
-        saved = await store.encoded_document(*key).save(
-            fields,
-            head=head,
-            after=known.base(parent),
-            metadata=encoded,
-            checkpoint_id=checkpoint["id"],
-            parent=parent,
-            parent_as_named=True,
-            if_latest=if_latest,
-            created_at=created_at,
-        )
+        with self._waiting.saving((*key, checkpoint["id"])), self._waiting.taken_along((*key, parent)) as writes:
+            saved = await store.encoded_document(*key).save(
+                fields,
+                head=head,
+                after=known.base(parent),
+                metadata=encoded,
+                checkpoint_id=checkpoint["id"],
+                parent=parent,
+                parent_as_named=True,
+                if_latest=if_latest,
+                created_at=created_at,
+                writes=writes,
+            )
         self._cache.put(key, saved_checkpoint(saved, encoding.lists))
+        self._cache.note_deltas(key, counted(metadata))
         return config_of(thread_id, namespace, checkpoint["id"])
 
     async def aput_writes(
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
     ) -> None:
         """Save what a task wrote. The checkpoint it belongs to need not be saved yet."""
+        task = self._task_writes(config, writes, task_id, task_path)
+        held = self._hold(task)
+        if held is not None:
+            written = await held.awaited()
+            if written is None and not self._waiting.leave(held):
+                written = await held.awaited_outcome()
+            if written:
+                return
+        await self._store.send_writes(task)
+
+    async def receive_writes(
+        self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str
+    ) -> None:
+        """Save what a task wrote at once: no checkpoint will follow that it could share a commit with."""
+        await self._store.send_writes(self._task_writes(config, writes, task_id, task_path))
+
+    def _task_writes(
+        self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str
+    ) -> TaskWrites:
         thread_id, namespace = _thread_and_namespace(config)
         checkpoint_id = _checkpoint_id(config)
         if checkpoint_id is None:
@@ -200,7 +254,7 @@ class LocusSaver(BothWaysStoreUser, BaseCheckpointSaver[Any]):
             ]
         except NotAllowedError as error:
             raise error.naming(refused_types(self._codec, [value for _, value in writes])) from None
-        await self._store.put_writes(
+        return self._store.task_writes(
             thread_id,
             stored_namespace(namespace),
             checkpoint_id,
@@ -209,6 +263,19 @@ class LocusSaver(BothWaysStoreUser, BaseCheckpointSaver[Any]):
             task_path=stored_path(task_path),
             keep_numbered=bool(writes) and all(channel in SPECIAL_CHANNELS for channel, _ in writes),
         )
+
+    def _hold(self, task: TaskWrites) -> HeldWrites | None:
+        """Let writes wait for the checkpoint that follows. None if there is nothing to be had from it.
+
+        LangGraph itself waits for the writes to a delta channel before it saves the checkpoint that follows. None
+        follows on an interrupt or an error.
+        """
+        deltas = self._cache.deltas((task.thread_id, task.namespace))
+        if not self._store.commits_with_writes or task.keep_numbered:
+            return None
+        if any(write.channel in deltas for write in task.writes) or sum(len(w.value) for w in task.writes) > MOST_HELD:
+            return None
+        return self._waiting.hold(task)
 
     async def adelete_thread(self, thread_id: str) -> None:
         """Delete a thread with the checkpoints and pending writes of all its namespaces."""
@@ -379,6 +446,10 @@ class LocusSaver(BothWaysStoreUser, BaseCheckpointSaver[Any]):
     def bring_over(self, thread_ids: Iterable[str] | None = None) -> int:
         return self._run(self.abring_over(thread_ids))
 
+    def close(self) -> None:
+        """End the use, and close the store if it was opened here by name. The fallback stays open."""
+        super()._run(self._end())
+
     def _run(self, work: Coroutine[Any, Any, T]) -> T:
         """Run a method that may need the fallback."""
         if self._moving is None:
@@ -420,7 +491,15 @@ class LocusSaver(BothWaysStoreUser, BaseCheckpointSaver[Any]):
     def put_writes(
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
     ) -> None:
-        self._run(self.aput_writes(config, writes, task_id, task_path))
+        task = self._task_writes(config, writes, task_id, task_path)
+        held = self._hold(task)
+        if held is not None:
+            written = held.wait()
+            if written is None and not self._waiting.leave(held):
+                written = held.outcome()
+            if written:
+                return
+        self._run(self._store.send_writes(task))
 
     def delete_thread(self, thread_id: str) -> None:
         self._run(self.adelete_thread(thread_id))
@@ -438,6 +517,16 @@ class LocusSaver(BothWaysStoreUser, BaseCheckpointSaver[Any]):
         self, *, config: RunnableConfig, channels: Sequence[str]
     ) -> Mapping[str, DeltaChannelHistory]:
         return self._run(self.aget_delta_channel_history(config=config, channels=channels))
+
+
+class _Setup:
+    """What `setup` returns: LangGraph's savers for async programs have it awaited, and the others do not."""
+
+    def __init__(self, store: ThreadStore) -> None:
+        self._store = store
+
+    def __await__(self) -> Generator[Any, None, None]:
+        return self._store.setup().__await__()
 
 
 def _thread_and_namespace(config: RunnableConfig) -> tuple[str, str]:

@@ -12,8 +12,8 @@ from datetime import datetime
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
-from locus.errors import CorruptCheckpointError, SerializationError
-from locus.integrations.llmfy.in_memory import AnyCheckpoint
+from locus.errors import ConfigurationError, CorruptCheckpointError, SerializationError
+from locus.integrations.llmfy.in_memory import AnyCheckpoint, check_most
 from locus.threads import AsyncStoreUser, Entry, Version, metadata_of
 from locus.threads.limits import checked_limit
 
@@ -31,7 +31,10 @@ NAMESPACE = "llmfy"
 
 
 class LlmfyCheckpointer(AsyncStoreUser, BaseCheckpointer):
-    """Checkpoints of `FlowEngine` in a store: a checkpointer, a storage backend, or a name or URL.
+    """Checkpoints of `FlowEngine` in a store: a checkpointer, a storage backend, or a name or URL with its `options`.
+
+    `max_checkpoints_per_session` keeps only that many of the newest; each save deletes the others. With the option
+    `ttl_seconds=…` of the store, a session ends that long after its last save.
 
     `close` closes a store that was opened here by name, and leaves others open. If llmfy is installed, this is one of
     its checkpointers and returns its `Checkpoint`; otherwise it returns the one of `in_memory`.
@@ -43,8 +46,22 @@ class LlmfyCheckpointer(AsyncStoreUser, BaseCheckpointer):
     requires_serialization = True
     """Tells llmfy to convert its own objects, and those of registered types, to JSON before it saves."""
 
-    def __init__(self, store: Any, *, namespace: str = NAMESPACE) -> None:
-        self._open(store, {}, ("namespace",))
+    def __init__(
+        self,
+        store: Any,
+        *,
+        max_checkpoints_per_session: int | None = None,
+        namespace: str = NAMESPACE,
+        **options: Any,
+    ) -> None:
+        check_most(max_checkpoints_per_session)
+        if options.get("encryption_key") is not None:
+            raise ConfigurationError(
+                "LlmfyCheckpointer has no encryption_key: checkpoints are stored as they are, so that they can be "
+                "searched. Encrypt the disk or the database, and leave the key out"
+            )
+        self._open(store, options, ("max_checkpoints_per_session", "namespace"))
+        self._max_checkpoints = max_checkpoints_per_session
         self._namespace = namespace
 
     async def save(self, checkpoint: AnyCheckpoint) -> None:
@@ -58,6 +75,10 @@ class LlmfyCheckpointer(AsyncStoreUser, BaseCheckpointer):
             checkpoint_id=about.checkpoint_id,
             metadata={**facts, "created_at": about.created_at.isoformat()},
         )
+        if self._max_checkpoints is not None:
+            entries = await self._store.history(about.session_id, self._namespace)
+            if len(entries) > self._max_checkpoints:
+                await self._store.delete_entries(about.session_id, self._namespace, entries[self._max_checkpoints :])
 
     async def load(self, session_id: str, checkpoint_id: str | None = None) -> Checkpoint | None:
         """That checkpoint, or the newest; `None` if there is none."""

@@ -78,8 +78,7 @@ class InMemoryCheckpointer:
     """Tells llmfy not to convert objects to JSON."""
 
     def __init__(self, max_checkpoints_per_session: int | None = None, ttl_seconds: float | None = None) -> None:
-        if max_checkpoints_per_session is not None and max_checkpoints_per_session < 1:
-            raise ConfigurationError("max_checkpoints_per_session must be a number from 1 on, or None")
+        check_most(max_checkpoints_per_session)
         if ttl_seconds is not None:
             checked_seconds(ttl_seconds, "ttl_seconds")
         self.max_checkpoints_per_session = max_checkpoints_per_session
@@ -149,6 +148,12 @@ class InMemoryCheckpointer:
             "total_checkpoints": sum(counts.values()),
             "checkpoints_per_session": counts,
         }
+
+
+def check_most(max_checkpoints_per_session: int | None) -> None:
+    """Refuse a number of checkpoints that a session cannot have."""
+    if max_checkpoints_per_session is not None and max_checkpoints_per_session < 1:
+        raise ConfigurationError("max_checkpoints_per_session must be a number from 1 on, or None")
 
 
 def _aware(at: datetime) -> datetime:

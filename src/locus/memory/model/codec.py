@@ -16,8 +16,7 @@ from __future__ import annotations
 
 import json
 import math
-import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 from zlib import crc32
@@ -26,17 +25,18 @@ from pydantic_core import from_json, to_json
 
 from locus.errors import CorruptCheckpointError, SerializationError
 
-# Python neither writes nor reads integers from here on, unless a program asks for it.
-_LONG_NUMBER = re.compile(r"\d{4301}")
+_LONGEST_NUMBER_READ = 4300
+"""In digits. Python neither writes nor reads longer integers, unless a program asks for it."""
 
 MAX_DEPTH = 90
 """MySQL keeps 100 levels; some are needed for what a value is wrapped in."""
 
-_SCALARS = frozenset({str, int, float, bool, type(None)})
+_NEVER_ODD = frozenset({str, int, bool, type(None)})
+"""Types whose values JSON has, but for lone surrogates and very long integers. A float may be NaN or infinite."""
 _TEXT = frozenset({str})
 # As tuples, because `list | tuple` makes a new object each time, and this runs for every value of every message.
 _LISTS = (list, tuple)
-_PLAIN = (str, int, float)
+_PLAIN = (str, int)
 
 
 def _parse(text: str | bytes) -> Any:
@@ -70,13 +70,13 @@ def path_text(path: tuple[str | int, ...]) -> str:
 
 def check(value: Any, path: tuple[str | int, ...] = ()) -> None:
     """Raise `SerializationError` if the value has a shape, a key or a type that JSON does not have."""
-    if type(value) not in _SCALARS and not _keepable(value, MAX_DEPTH):
+    if type(value) not in _NEVER_ODD and not _keepable(value, MAX_DEPTH):
         _explain(value, path)
 
 
 def encode(value: Any, path: tuple[str | int, ...] = (), *, sort_keys: bool = False) -> str:
     """The value as compact JSON text. `path` is where it stands in the state, for the error."""
-    if type(value) not in _SCALARS and not _keepable(value, MAX_DEPTH):
+    if type(value) not in _NEVER_ODD and not _keepable(value, MAX_DEPTH):
         _explain(value, path)
     try:
         # Pydantic's writer is four times as fast as the standard library's.
@@ -86,9 +86,36 @@ def encode(value: Any, path: tuple[str | int, ...] = (), *, sort_keys: bool = Fa
     except (TypeError, ValueError, RecursionError) as error:
         _explain(value, path)
         raise SerializationError(f"{path_text(path) or 'the value'} cannot be written: {error}") from error
-    if "NaN" in text or "Infinity" in text or (len(text) > 4300 and _LONG_NUMBER.search(text)):
+    if _may_hold_long_number(text):
         _explain(value, path)  # raises, unless it stands in a text
     return text
+
+
+def encode_each(
+    values: Sequence[Any], path: tuple[str | int, ...], first: int = 0, *, sort_keys: bool = False
+) -> list[str]:
+    """The texts of neighbouring items of the list at `path`, as `encode` writes each; the first has the index `first`.
+
+    They are checked together. Each goes alone only if one of them has to be refused, or looked at.
+    """
+    if _keepable(values, MAX_DEPTH + 1):
+        try:
+            if sort_keys:
+                texts = [_write_sorted(value) for value in values]
+            else:
+                texts = [to_json(value, inf_nan_mode="constants").decode() for value in values]
+            together = "".join(texts)
+            if sort_keys and not together.isascii():
+                together.encode()
+        except (TypeError, ValueError, RecursionError):
+            texts, together = [], ""
+        if together and not (len(together) > _LONGEST_NUMBER_READ and any(map(_may_hold_long_number, texts))):
+            return texts
+    return [encode(value, (*path, at), sort_keys=sort_keys) for at, value in enumerate(values, first)]
+
+
+def _may_hold_long_number(text: str) -> bool:
+    return len(text) > _LONGEST_NUMBER_READ and has_digits(text, _LONGEST_NUMBER_READ + 1)
 
 
 def canonical(value: Any, path: tuple[str | int, ...] = ()) -> str:
@@ -111,20 +138,29 @@ def decode(text: str | bytes) -> Any:
 
 
 def _keepable(value: Any, depth: int) -> bool:
-    """A quick check: True if a value can surely be written, except that numbers and surrogates are checked later."""
+    """A quick check: True if a value can surely be written. Long integers and surrogates are checked later."""
     if isinstance(value, dict):
         items: Iterable[Any] = value.values()
         if not _TEXT.issuperset(map(type, value)) and not all(isinstance(key, str) for key in value):
             return False
     elif isinstance(value, _LISTS):
         items = value
+    elif isinstance(value, float):
+        return math.isfinite(value)
     else:
         return isinstance(value, _PLAIN)
     if depth <= 0:
         return False
-    if _SCALARS.issuperset(map(type, items)):  # in C, which most values never leave
+    if _NEVER_ODD.issuperset(map(type, items)):  # in C, which most values never leave
         return True
-    return all(type(item) in _SCALARS or _keepable(item, depth - 1) for item in items)
+    for item in items:  # not `all`: a generator takes half as long again
+        kind = type(item)
+        if kind is float:
+            if not math.isfinite(item):
+                return False
+        elif kind not in _NEVER_ODD and not _keepable(item, depth - 1):
+            return False
+    return True
 
 
 def _explain(value: Any, path: tuple[str | int, ...], depth: int = MAX_DEPTH) -> None:
@@ -192,7 +228,12 @@ _LONGEST_NUMBER = 64
 
 def _may_change(text: str, dialect: Dialect) -> bool:
     """Whether a text has to be looked at more closely. A fast check, because every save calls it."""
-    if TAG in text or (not dialect.nul and "\\u0000" in text) or (not dialect.negative_zero and "-0.0" in text):
+    # One character is found many times as fast as several.
+    if "$" in text and TAG in text:
+        return True
+    if not dialect.nul and "\\" in text and "\\u0000" in text:
+        return True
+    if not dialect.negative_zero and "-" in text and "-0.0" in text:
         return True
     if not dialect.float_exponents and _has_exponent(text):
         return True
@@ -212,13 +253,13 @@ def has_digits(text: str, count: int) -> bool:
 def _has_exponent(text: str) -> bool:
     """Whether a text may have a number with an exponent. In names, too, a digit may stand before an e."""
     shape = text.encode().translate(_SHAPES)
-    for mark in (b"0e0", b"0e+"):
-        at = shape.find(mark)
-        while at >= 0:
+    at = shape.find(b"0e")
+    while at >= 0:
+        if shape[at + 2 : at + 3] in (b"0", b"+"):
             before = shape[max(0, at - _LONGEST_NUMBER) : at].rstrip(b"0.").removesuffix(b"+")
             if not before or before[-1] in _BEFORE_NUMBER:
                 return True
-            at = shape.find(mark, at + 1)
+        at = shape.find(b"0e", at + 2)
     return False
 
 

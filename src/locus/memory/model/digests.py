@@ -11,7 +11,7 @@ stored, or one whose writer did not know what precedes it: then nothing is check
 
 from __future__ import annotations
 
-from base64 import b64encode
+from binascii import b2a_base64
 from collections.abc import Iterable
 from hashlib import blake2b
 from typing import NamedTuple
@@ -38,9 +38,9 @@ def extended(before: bytes, text: str) -> bytes:
     return blake2b(before + text.encode(), digest_size=DIGEST_SIZE).digest()
 
 
-def digest_text(digest: bytes) -> str | None:
-    """A digest as it is stored."""
-    return b64encode(digest)[:DIGEST_LENGTH].decode() if digest else None
+def digest_text(digest: bytes | None) -> str | None:
+    """A digest as it is stored; None if nothing precedes, or it is not known."""
+    return b2a_base64(digest, newline=False)[:DIGEST_LENGTH].decode() if digest else None
 
 
 def texts_of(run: Run, sort_keys: bool) -> list[str]:

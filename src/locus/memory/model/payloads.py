@@ -8,7 +8,6 @@ States are the subject of `states`.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, Final, cast
 
 from locus.core.frozen import FrozenDict
@@ -146,12 +145,12 @@ def traced_again(fields: Mapping[str, FieldTrace], stored: Stored, window: Base 
         for path, cut in trace.cuts.items():
             stored_cut = stored_cuts.get(path)
             if isinstance(cut, ListTrace) and isinstance(stored_cut, tuple):
-                cuts[path] = replace(cut, extents=stored_cut, chains=chains(stored, stored_cut))
+                cuts[path] = cut._replace(extents=stored_cut, chains=chains(stored, stored_cut))
             elif cut == stored_cut:
                 cuts[path] = cut
             else:
                 return None
-        moved[name] = replace(trace, cuts=cuts)
+        moved[name] = trace._replace(cuts=cuts)
     return Trace(Base(stored.entry.checkpoint_id, stored.entry.rev), moved, stored.passed, window)
 
 
@@ -187,7 +186,7 @@ def kept_trace(stored: Stored, kept: Mapping[str, int], sort_keys: bool) -> Trac
         return _digested(stored, path, extents, sort_keys)
 
     trace = _trace(stored, list_trace)
-    return replace(trace, window=trace.base)
+    return trace._replace(window=trace.base)
 
 
 def _digested(

@@ -7,14 +7,14 @@ the trace for the next save.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from locus.core.frozen import EMPTY, FrozenDict, FrozenList, Items, Lineage
 from locus.memory.model.alignment import Match, align, joined, part
-from locus.memory.model.codec import check, encode, encode_trusted
+from locus.memory.model.codec import check, encode, encode_each, encode_trusted
 from locus.memory.model.digests import (
     BEGINNING,
     MOST_MARKS,
@@ -49,8 +49,7 @@ class EncodedList:
 _UNKNOWN: Final = Lineage()
 
 
-@dataclass(frozen=True, slots=True)
-class Payload:
+class Payload(NamedTuple):
     """A payload taken apart for the planner: plain values, and fields that lists may be cut out of.
 
     `frozen` says that a field which is a frozen object can be recognised by its identity; `checked`, that all of it is
@@ -63,18 +62,19 @@ class Payload:
     checked: bool = False
     omitted: Mapping[str, int] = EMPTY
     """How many items precede those of a field that is a list: a window of it is known, and the base has the rest."""
-    item_text: Callable[..., str] = encode
-    """Writes an item of a field that is an `Items`, as `encode` writes any other value."""
+    plain_item: Callable[[Any], object] | None = None
+    """Makes a plain value of an item of a field that is an `Items`; None if they are plain values already."""
     lineage: Lineage = _UNKNOWN
     """The checkpoints that the payload was loaded from or saved as; empty if it does not know."""
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(NamedTuple):
     """The result of planning a save: the head, the manifest, new runs, and the trace to remember."""
 
     head: str
     manifest: str
+    cuts: Cuts
+    """What the manifest says."""
     extents: tuple[Extent, ...]
     """Everything that the manifest names."""
     runs: tuple[Run, ...]
@@ -119,7 +119,7 @@ class Planner:
         self._left_out = left_out
         self._values: dict[str, Run] = {}
         # Of the payload that is planned:
-        self.item_text: Callable[..., str] = encode
+        self.plain_item: Callable[[Any], object] | None = None
         self.frozen = False
         self._checked = False
         self._omitted: Mapping[str, int] = {}
@@ -130,7 +130,7 @@ class Planner:
         self._kept_left_out: tuple[object, ...] = ()
 
     def plan(self, payload: Payload) -> Plan:
-        self.item_text, self.frozen, self._checked = payload.item_text, payload.frozen, payload.checked
+        self.plain_item, self.frozen, self._checked = payload.plain_item, payload.frozen, payload.checked
         self._omitted = payload.omitted
         parts = [encode(payload.plain, sort_keys=self.sort_keys)[1:-1]] if payload.plain else []
         fields: dict[str, FieldTrace] = {}
@@ -153,6 +153,7 @@ class Planner:
         return Plan(
             head=f"{{{','.join(parts)}}}",
             manifest=encode_manifest(cuts),
+            cuts=cuts,
             extents=tuple(extents),
             runs=tuple(self.runs.added),
             values=tuple(self._values.values()),
@@ -162,8 +163,11 @@ class Planner:
 
     def _field(self, name: str, value: Any) -> FieldTrace:
         known = self._base.fields.get(name) if self._base else None
-        if self.frozen and known is not None and known.value is not None and known.value is value:
-            return known
+        if known is not None and self.frozen:
+            if known.value is not None and known.value is value:
+                return known
+            if type(value) is Items and (grown := self._grown(value, known, (name,))) is not None:
+                return FieldTrace(value, "[]", {(name,): grown})
         self._known, self._known_left_out = (known.cuts, known.left_out) if known else ({}, ())
         self._cuts, self._kept_left_out = {}, ()
         if isinstance(value, dict) and not self._checked:
@@ -201,11 +205,6 @@ class Planner:
             return "[]"
         known = self._known.get(path)
         trace = known if isinstance(known, ListTrace) else None
-        if trace is not None and not omitted and self.frozen and type(items) is Items:
-            grown = self._appended(items, trace, path)
-            if grown is not None:
-                self._cuts[path] = grown
-                return "[]"
         left_out = self._left_out.get(path) if self._left_out else None
         if omitted and trace is None:
             left_out = self._known_left_out
@@ -220,24 +219,27 @@ class Planner:
         self._cuts[path] = _ListPlan(self, path, items, trace, omitted, left_out).trace
         return "[]"
 
-    def _appended(self, items: Items[Any], known: ListTrace, path: Path) -> ListTrace | None:
-        """The quick way for a list that has only grown since it was stored. None if `_ListPlan` has to work it out."""
-        older, stored = known.items, known.extents
-        if type(older) is not Items or known.omitted or not 0 < len(stored) < MAX_EXTENTS or not items.stable:
+    def _grown(self, items: Items[Any], known_field: FieldTrace, path: Path) -> ListTrace | None:
+        """The ordinary case: a list of a state that has only grown. None if it is not as simple: see `_ListPlan`."""
+        known = known_field.cuts.get(path)
+        if not isinstance(known, ListTrace) or known.omitted or path[0] in self._omitted:
+            return None
+        older, stored, runs = known.items, known.extents, self.runs
+        if not runs.may_continue or type(older) is not Items or not 0 < len(stored) < MAX_EXTENTS:
             return None
         count, last = len(older), stored[-1]
-        if not self.runs.may_continue or items.shared_with(older) != (0, count) or not _is_newest(last, stored):
+        if items.shared_with(older) != (0, count) or not items.stable or not _is_newest(last, stored):
             return None
         if len(items) == count:
             return ListTrace(stored, items, None, known.chains)
         fresh = tuple.__getitem__(items, slice(count, None))
-        texts = [self.item_text(item, (*path, at), sort_keys=self.sort_keys) for at, item in enumerate(fresh, count)]
-        chain = known.chains.get(last.branch, UNKNOWN_CHAIN)
-        newest, chain = self.runs.add(
-            last.branch, last.run + 1, last.skip + last.length, texts, chain, sort_keys=self.sort_keys
-        )
-        grown = Extent(last.branch, newest, last.skip, last.length + len(texts))
-        return ListTrace((*stored[:-1], grown), items, None, {**known.chains, last.branch: chain})
+        plain = fresh if self.plain_item is None else list(map(self.plain_item, fresh))
+        texts = encode_each(plain, path, count, sort_keys=self.sort_keys)
+        branch, run, skip, length = last
+        chain = known.chains.get(branch, UNKNOWN_CHAIN)
+        newest, chain = runs.add(branch, run + 1, skip + length, texts, chain, sort_keys=self.sort_keys)
+        grown = Extent(branch, newest, skip, length + len(texts))
+        return ListTrace((*stored[:-1], grown), items, None, {**known.chains, branch: chain})
 
 
 class _ListPlan:
@@ -266,7 +268,7 @@ class _ListPlan:
         stable = planner.frozen and (items.stable if isinstance(items, Items) else isinstance(items, FrozenList))
         # Only a state's own lists hold models; anywhere else one is refused, like any object.
         holds_models = planner.frozen and isinstance(items, Items)
-        self._write = planner.item_text if holds_models else encode
+        self._plain_item = planner.plain_item if holds_models else None
         matches = self._by_identity() if stable else self._by_content()
         stored, chains, before = (known.extents, known.chains, known.omitted) if known else ((), {}, 0)
         if omitted or before:
@@ -300,8 +302,7 @@ class _ListPlan:
         text = self._texts.get(index)
         if text is None:
             path: tuple[str | int, ...] = (*self._path, index)
-            text = self._write(self._items[index], path, sort_keys=self._sort_keys)
-            self._texts[index] = text
+            text = self._texts[index] = self._encoded_item(self._items[index], path)
         return text
 
     def _digest_all(self) -> tuple[bytes, ...]:
@@ -311,7 +312,11 @@ class _ListPlan:
 
     def _digests_of(self, items: Sequence[object]) -> tuple[bytes, ...]:
         """The digests of stored items."""
-        return tuple(fingerprint(self._write(item, self._path, sort_keys=self._sort_keys)) for item in items)
+        return tuple(fingerprint(self._encoded_item(item, self._path)) for item in items)
+
+    def _encoded_item(self, item: Any, path: tuple[str | int, ...]) -> str:
+        plain = item if self._plain_item is None else self._plain_item(item)
+        return encode(plain, path, sort_keys=self._sort_keys)
 
     def _by_identity(self) -> list[Match]:
         known, items = self._known, self._items
@@ -400,11 +405,14 @@ LONGEST_RUN = 65_536
 An item that is longer is a run of its own."""
 
 
-def run_portions(texts: Sequence[str]) -> Iterator[Sequence[str]]:
+def run_portions(texts: Sequence[str]) -> Iterable[Sequence[str]]:
     """Split texts of items into portions, one for each run."""
     if len(texts) <= MOST_ITEMS and sum(map(len, texts)) + 2 * len(texts) <= LONGEST_RUN:
-        yield texts
-        return
+        return (texts,)
+    return _many_portions(texts)
+
+
+def _many_portions(texts: Sequence[str]) -> Iterator[Sequence[str]]:
     first = size = 0
     for index, text in enumerate(texts):
         length = len(text) + 2  # with what stands between items
@@ -438,7 +446,7 @@ class NewRuns:
             else:
                 before = chain.at(start, sort_keys)
                 chain = chain.continued(start, some, sort_keys)
-            self.added.append(run_of(branch, number, start, some, None if before is None else digest_text(before)))
+            self.added.append(run_of(branch, number, start, some, digest_text(before)))
             start, number = start + len(some), number + 1
         return number - 1, chain
 

@@ -80,6 +80,28 @@ class Base:
     rev: str
 
 
+class Write(NamedTuple):
+    """A pending write; `value` is JSON text."""
+
+    task_id: str
+    task_path: str
+    idx: int
+    channel: str
+    value: str
+
+
+@dataclass(frozen=True, slots=True)
+class TaskWrites:
+    """The pending writes of one task of a checkpoint, as `KeepsWrites.put_writes` gets them."""
+
+    thread_id: str
+    namespace: str
+    checkpoint_id: str
+    task_id: str
+    writes: tuple[Write, ...]
+    keep_numbered: bool = False
+
+
 @dataclass(frozen=True, slots=True)
 class Commit:
     """One save, as the engines see it: everything that has to become visible in one step."""
@@ -107,6 +129,8 @@ class Commit:
     fresh_id: bool = False
     """The id was made for this save, so no other checkpoint can have it."""
     expires_at: datetime | None = None
+    writes: tuple[TaskWrites, ...] = ()
+    """Pending writes of its thread that are written with it, or not at all (see `engine.CommitsWithWrites`)."""
     extents: tuple[Extent, ...] | None = field(default=None, compare=False, repr=False)
     """Everything that the manifest names, from whoever has encoded it. None: it has to be decoded to know."""
 
@@ -208,16 +232,6 @@ class RunInfo(NamedTuple):
     length: int
 
 
-class Write(NamedTuple):
-    """A pending write; `value` is JSON text."""
-
-    task_id: str
-    task_path: str
-    idx: int
-    channel: str
-    value: str
-
-
 class Ancestor(NamedTuple):
     """A checkpoint from which another one was made, and pending writes of it, in their order."""
 
@@ -232,18 +246,6 @@ class Ancestor(NamedTuple):
         """An ancestor with those of its pending writes that are to these channels."""
         entry = stored.entry
         return cls(entry.checkpoint_id, entry.rev, stored, [write for write in writes if write.channel in channels])
-
-
-@dataclass(frozen=True, slots=True)
-class TaskWrites:
-    """The pending writes of one task of a checkpoint, as `KeepsWrites.put_writes` gets them."""
-
-    thread_id: str
-    namespace: str
-    checkpoint_id: str
-    task_id: str
-    writes: tuple[Write, ...]
-    keep_numbered: bool = False
 
 
 def writes_order(write: Write) -> tuple[str, str, int]:

@@ -1,6 +1,7 @@
 """Decides which checkpoints are removed, and what else changes with them. Pure functions.
 
 - `outlived`: what a vacuum removes; `Retention` says what is old, and `OutlivedPage` is what an engine found.
+- `spared`: the same without what a checkpoint that stays is made from.
 - `orphaned`: pending writes of checkpoints that never came.
 - `plan_removal`: the runs that a removal frees, and the new parents of the checkpoints that stay.
 - `ancestors`, `line_in`: the line of checkpoints that a copy takes along.
@@ -10,7 +11,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from math import inf
 from typing import TypeVar
@@ -18,6 +19,7 @@ from uuid import UUID
 
 from locus.errors import CorruptCheckpointError
 from locus.memory.model.arguments import days_before
+from locus.memory.model.codec import decode
 from locus.memory.model.manifest import walk
 from locus.memory.model.records import Entry, Extent, Known, RunInfo
 
@@ -242,6 +244,43 @@ def outlived_in(thread_id: str, entries: Sequence[Entry], kept: Retention, write
     """The result of a vacuum for one thread. `writes` counts its old pending writes without a checkpoint."""
     doomed = outlived(entries, kept.cutoff, kept.keep_last)
     return Outlived(thread_id, {entry.seq: entry.rev for entry in entries if entry.seq in doomed}, writes)
+
+
+STEPS_NEEDED = "counters_since_delta_snapshot"
+"""LangGraph's key in the metadata of a checkpoint whose delta channels are told by its ancestors, and by their pending
+writes. Of each channel it has two counts; the larger one is how many ancestors that takes at most."""
+
+
+def spared(outlived: Outlived, entries: Iterable[Entry]) -> Outlived:
+    """What a vacuum removes, without ancestors that a checkpoint which stays is made from.
+
+    `entries` are all of the thread.
+    """
+    by_id = {(entry.namespace, entry.checkpoint_id): entry for entry in entries}
+    needed: dict[int, int] = {}
+    for entry in by_id.values():
+        steps = 0 if entry.seq in outlived.checkpoints else _steps_needed(entry.metadata)
+        at: Entry | None = entry
+        # Where another checkpoint has needed as many from here on, the rest is known. That also ends a circle.
+        while at is not None and steps > needed.get(at.seq, 0):
+            needed[at.seq] = steps
+            steps -= 1
+            at = by_id.get((at.namespace, at.parent_id)) if at.parent_id is not None else None
+            if at is not None and not steps:
+                needed.setdefault(at.seq, 0)
+    kept = {seq: rev for seq, rev in outlived.checkpoints.items() if seq not in needed}
+    return outlived if len(kept) == len(outlived.checkpoints) else replace(outlived, checkpoints=kept)
+
+
+def _steps_needed(metadata: str) -> int:
+    """How many ancestors a checkpoint with this metadata needs; 0 for whatever does not look like that."""
+    if STEPS_NEEDED not in metadata:
+        return 0
+    counters = decode(metadata).get(STEPS_NEEDED)
+    counts = counters.values() if isinstance(counters, dict) else ()
+    plain = (count.get("value") if isinstance(count, dict) else count for count in counts)
+    steps = [step for pair in plain if isinstance(pair, list) for step in pair if type(step) is int]
+    return max(steps, default=0)
 
 
 def orphaned(writes: Mapping[Place, int], before: datetime, changed: datetime | None = None) -> dict[Place, int]:

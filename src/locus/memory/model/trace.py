@@ -2,20 +2,22 @@
 
 A `Trace` has, for each field of the payload, its text in the head, where its lists are, and what their items were:
 the frozen objects themselves, which identity recognises, or digests of their texts.
+
+A save makes some ten of these, so they are tuples: frozen dataclasses take three times as long to make.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from typing import NamedTuple
 
+from locus.core.frozen import EMPTY
 from locus.memory.model.alignment import part
 from locus.memory.model.digests import DigestChain
 from locus.memory.model.records import Base, Extent, Path
 
 
-@dataclass(frozen=True, slots=True)
-class ListTrace:
+class ListTrace(NamedTuple):
     """A stored list as a trace remembers it: its extents, and its items or their digests.
 
     `items` are kept where they are frozen, so that identity tells what is unchanged; `digests` otherwise.
@@ -24,7 +26,7 @@ class ListTrace:
     extents: tuple[Extent, ...]
     items: Sequence[object] | None = None
     digests: tuple[bytes, ...] | None = None
-    chains: Mapping[str, DigestChain] = field(default_factory=dict)
+    chains: Mapping[str, DigestChain] = EMPTY
     """The digests of each branch, as of the newest run that the extents name."""
     omitted: int = 0
     """How many items precede `items` and `digests` in the stored list: those that a window left out."""
@@ -35,20 +37,18 @@ class ListTrace:
         return self.items is None and self.digests is None
 
 
-@dataclass(frozen=True, slots=True)
-class FieldTrace:
+class FieldTrace(NamedTuple):
     """A field of a payload as a trace remembers it: its text in the head, and the parts cut out of it."""
 
     value: object
     """The field itself, if it can never change; else None."""
     text: str
-    cuts: Mapping[Path, ListTrace | str] = field(default_factory=dict)
+    cuts: Mapping[Path, ListTrace | str] = EMPTY  # type: ignore[assignment]  # it has no keys
     left_out: tuple[object, ...] = ()
     """The first items of a list that is short, and so all in the head, where a window left them out."""
 
 
-@dataclass(frozen=True, slots=True)
-class Trace:
+class Trace(NamedTuple):
     """Everything that is remembered of a stored checkpoint, for the next save to build on."""
 
     base: Base

@@ -100,8 +100,8 @@ class CallersLoop(asyncio.BaseEventLoop):
         """Run a coroutine to its end, and return its result."""
         task: asyncio.Task[T] | None = None
         self.engine = engine
-        events._set_running_loop(self)
         try:
+            events._set_running_loop(self)
             self._is_beginning = True
             task = asyncio.Task(coroutine, loop=self)
             assert self._first is not None

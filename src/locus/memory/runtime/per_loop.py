@@ -22,6 +22,8 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Hashable
 from contextlib import suppress
 from typing import Any, Generic, NamedTuple, TypeVar
 
+from locus.errors import ConfigurationError
+
 R = TypeVar("R")
 
 CLOSING_SECONDS = 5.0
@@ -167,6 +169,17 @@ def _let_all_go(resources: _Resources[R], abandon: Callable[[R], None]) -> None:
             abandon(entry.resource)
 
 
+def running_loop() -> asyncio.AbstractEventLoop:
+    """The event loop that runs the caller. `ConfigurationError` if it is not one of asyncio's."""
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        raise ConfigurationError(
+            "Locus needs asyncio, and no event loop of asyncio is running here. Under trio, run the program with "
+            'asyncio: anyio.run(main, backend="asyncio")'
+        ) from None
+
+
 class LoopLocks:
     """Locks between the tasks of one event loop, by key. A lock exists while a task holds it or waits for it."""
 
@@ -177,5 +190,5 @@ class LoopLocks:
 
     def current(self, key: Hashable) -> asyncio.Lock:
         """The lock for a key in the running loop."""
-        locks = self._by_loop.setdefault(asyncio.get_running_loop(), weakref.WeakValueDictionary())
+        locks = self._by_loop.setdefault(running_loop(), weakref.WeakValueDictionary())
         return locks.setdefault(key, asyncio.Lock())

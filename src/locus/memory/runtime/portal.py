@@ -55,12 +55,19 @@ class Portal(ForkGuard):
         super().after_fork(in_child=in_child)
 
     def _running(self) -> asyncio.AbstractEventLoop:
+        if self._loop is not None:
+            return self._loop
+        # Not under the lock: a new loop logs something, and a fork may be waiting for us with the lock of `logging`.
+        new = asyncio.new_event_loop()
         with self._lock:
             if self._loop is None:
-                self._loop = asyncio.new_event_loop()
-                self._thread = threading.Thread(target=self._loop.run_forever, name="locus-portal", daemon=True)
+                self._loop = new
+                self._thread = threading.Thread(target=new.run_forever, name="locus-portal", daemon=True)
                 self._thread.start()
-            return self._loop
+            loop = self._loop
+        if loop is not new:
+            new.close()
+        return loop
 
 
 class _Call(Generic[T]):

@@ -233,9 +233,13 @@ class _Threads(Generic[R]):
         self._wait_for_those_before()
         if not self._jobs.empty():
             return None
-        # From the end, because threads begin with the first one.
-        idle = [place for place in reversed(self._places) if not place.has_job]
-        return next((place for place in idle if not place.is_used), idle[0] if idle else None)
+        used: _Place[R] | None = None
+        for place in reversed(self._places):  # from the end, because threads begin with the first one
+            if not place.has_job:
+                if not place.is_used:
+                    return place
+                used = used or place
+        return used
 
     def give_each_resource_a_thread(self) -> None:
         """Start a thread for every resource that only others have used. No call of `take` may follow."""

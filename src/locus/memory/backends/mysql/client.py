@@ -292,7 +292,13 @@ def rendered(statement: str, values: Sequence[Any]) -> str:
         raise ValueError(f"a statement has {len(parts) - 1} marks, and {len(values)} values")
     written = [parts[0]]
     for value, part in zip(values, parts[1:], strict=True):
-        written += (literal(value), part)
+        # Most values are text or numbers, and a save has thirty of them: `literal` for these, without a call.
+        kind = type(value)
+        if kind is str:
+            escaped = value.replace("\\", "\\\\").replace("'", "''")
+            written += ("'", escaped, "'", part)
+        else:
+            written += (repr(value) if kind is int else literal(value), part)
     return "".join(written)
 
 

@@ -8,16 +8,18 @@ import math
 import os
 import select
 import socket
+import struct
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any, TypeVar
+from typing import Any, ClassVar, NamedTuple, TypeVar
 
 import psycopg
 from psycopg import AsyncConnection, AsyncRawCursor, conninfo
 from psycopg.abc import PQGen
+from psycopg.adapt import Dumper
 from psycopg.errors import Diagnostic
-from psycopg.pq import ConnStatus, TransactionStatus
+from psycopg.pq import ConnStatus, Format, TransactionStatus
 from psycopg.rows import tuple_row
 from psycopg.waiting import wait_async
 
@@ -232,6 +234,36 @@ def _listener(line: int) -> Callable[[], bool]:
     return lambda: bool(waiting.poll(0))
 
 
+class JSONArray(NamedTuple):
+    """An array of JSON texts for a parameter of the type `json[]` or `jsonb[]`. None is NULL."""
+
+    kind: str
+    """The type of its elements."""
+    texts: Sequence[str | None]
+
+
+class _JSONArrayDumper(Dumper):
+    """Writes an array in binary: nothing has to be escaped here, nor looked for there, which takes half of the time."""
+
+    format = Format.BINARY
+    _ELEMENTS: ClassVar = {"json": (114, b""), "jsonb": (3802, b"\x01")}
+    """The numbers of the types, which never change, and what each element begins with: the version of its notation."""
+
+    def dump(self, obj: JSONArray) -> bytes:
+        number, version = self._ELEMENTS[obj.kind]
+        parts = [struct.pack("!5i", 1, None in obj.texts, number, len(obj.texts), 1)]
+        for text in obj.texts:
+            if text is None:
+                parts.append(_NULL)
+            else:
+                data = text.encode()
+                parts += (struct.pack("!i", len(version) + len(data)), version, data)
+        return b"".join(parts)
+
+
+_NULL = struct.pack("!i", -1)
+
+
 class NotReplicatedError(psycopg.OperationalError):
     """A commit is on this server, and its synchronous standby has not confirmed it."""
 
@@ -256,6 +288,7 @@ class PostgreSQLConnection(Connection):
         self.raw = raw
         self._seconds = seconds
         self._cursor = AsyncRawCursor(raw, row_factory=tuple_row)
+        self._cursor.adapters.register_dumper(JSONArray, _JSONArrayDumper)
         self._can_read: Callable[[], bool] | None = None
         self._waits = ReplicationWaits()
         raw.add_notice_handler(self._waits.note)

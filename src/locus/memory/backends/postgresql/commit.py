@@ -23,7 +23,18 @@ from locus.memory.backends.sql.flavour import Steps, portions
 from locus.memory.backends.sql.schema import CHECKPOINT_COLUMNS, RUN_COLUMNS, RUN_INFO, NewCheckpoint, of
 from locus.memory.model.codec import to_native
 from locus.memory.model.commit_rules import continued_runs
-from locus.memory.model.records import ANY, Commit, Entry, Run, RunInfo, TaskWrites, Unset, Write
+from locus.memory.model.records import (
+    ANY,
+    Commit,
+    Entry,
+    Outcome,
+    Run,
+    RunInfo,
+    TaskWrites,
+    Unset,
+    Verdict,
+    Write,
+)
 from locus.memory.model.retention import Removal
 
 Name = str | tuple[str, int, str]
@@ -54,7 +65,7 @@ class StatementKey(NamedTuple):
 
 
 class Statement(NamedTuple):
-    """An INSERT that returns the sequence number and the parent, or no row if it wrote nothing."""
+    """An INSERT that returns the sequence number, the parent and the thread's key, or no row if it wrote nothing."""
 
     text: str
     names: tuple[Name, ...]
@@ -126,6 +137,20 @@ def in_new_thread(sql: PostgreSQLFlavour, commit: Commit) -> Statement | None:
 def in_thread(sql: PostgreSQLFlavour, commit: Commit) -> Statement:
     """The statement for an existing thread."""
     return _for_thread(sql, _statement_key(commit))
+
+
+def at_once(statement: Statement, commit: Commit) -> Steps[Outcome | None]:
+    """Save with a statement, and put the pending writes that come with it; None if it wrote nothing.
+
+    The statement has locked the thread, and what the next ones see is as it is by then.
+    """
+    rows = yield statement.text, statement.values(commit)
+    if not rows:
+        return None
+    ((seq, parent_id, key),) = rows
+    for task in commit.writes:
+        yield put_statement(statement.sql, {key: task})
+    return Outcome(Verdict.COMMITTED, seq, None if parent_id is None else statement.sql.read_text(parent_id))
 
 
 def confirm(sql: PostgreSQLFlavour, thread_id: str) -> Steps[None]:
@@ -283,7 +308,7 @@ class _Builder:
         )
         text = (
             f"WITH {', '.join(parts)} INSERT INTO {sql.checkpoints} ({CHECKPOINT_COLUMNS})"
-            f" SELECT {', '.join(columns)} FROM moved m RETURNING seq, parent_id"
+            f" SELECT {', '.join(columns)} FROM moved m RETURNING seq, parent_id, thread"
         )
         return Statement(text, tuple(self._names), sql)
 

@@ -37,7 +37,7 @@ from locus.memory.backends.sql import read as sql_read
 from locus.memory.backends.sql.engine import Operation, SQLServerEngine, Trouble
 from locus.memory.backends.sql.flavour import Steps, run_steps_async
 from locus.memory.backends.sql.schema import check_format, other_tables, script
-from locus.memory.engine import CommitsTogether, Deadline, NotConfirmed
+from locus.memory.engine import CommitsTogether, CommitsWithWrites, Deadline, NotConfirmed
 from locus.memory.model.formats import oldest
 from locus.memory.model.parts import Part
 from locus.memory.model.records import (
@@ -58,7 +58,7 @@ from locus.memory.model.records import (
 _log = logging.getLogger(__name__)
 
 
-class PostgreSQLEngine(SQLServerEngine[PostgreSQLConnection], CommitsTogether):
+class PostgreSQLEngine(SQLServerEngine[PostgreSQLConnection], CommitsTogether, CommitsWithWrites):
     """Threads in PostgreSQL."""
 
     dialect = JSONB
@@ -200,11 +200,9 @@ class PostgreSQLEngine(SQLServerEngine[PostgreSQLConnection], CommitsTogether):
         for statement_for in (postgresql_commit.in_new_thread, postgresql_commit.in_thread):
             statement = statement_for(self.sql, commit)
             if statement is not None:
-                rows = await connection.execute(statement.text, statement.values(commit))
-                if rows:
-                    ((seq, parent_id),) = rows
-                    parent = None if parent_id is None else self.sql.read_text(parent_id)
-                    return Outcome(Verdict.COMMITTED, seq, parent)
+                outcome = await self._at_once(connection, partial(postgresql_commit.at_once, statement, commit), commit)
+                if outcome is not None:
+                    return outcome
         if await self._only_lacks_its_base(connection, commit):
             return Outcome(Verdict.STALE_BASE)
         outcome = await super()._commit(connection, commit)
@@ -212,6 +210,14 @@ class PostgreSQLEngine(SQLServerEngine[PostgreSQLConnection], CommitsTogether):
             # The caller will say that it is saved, if it is the same.
             await run_steps_async(postgresql_commit.confirm(self.sql, commit.thread_id), connection.execute)
         return outcome
+
+    async def _at_once(
+        self, connection: PostgreSQLConnection, operation: Operation[Outcome | None], commit: Commit
+    ) -> Outcome | None:
+        """Carry out a save that is one statement, and a transaction by itself unless it has pending writes."""
+        if not commit.writes:
+            return await run_steps_async(operation(), connection.execute)
+        return await self._transact(connection, operation, writing=True, keep=lambda outcome: outcome is not None)
 
     async def _only_lacks_its_base(self, connection: PostgreSQLConnection, commit: Commit) -> bool:
         """Tell whether a missing base is the only obstacle. No lock is needed to know that.

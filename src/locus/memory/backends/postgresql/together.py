@@ -19,6 +19,7 @@ from datetime import datetime
 from functools import lru_cache
 from typing import Any, NamedTuple
 
+from locus.memory.backends.postgresql.client import JSONArray
 from locus.memory.backends.postgresql.schema import PostgreSQLFlavour
 from locus.memory.backends.sql.commit import can_be_first
 from locus.memory.backends.sql.flavour import Steps
@@ -75,6 +76,9 @@ _RUN: Columns = {
 }
 """A run of a member. `continues`: it is the first that the member adds to an existing branch."""
 
+_LONG = frozenset({"head", "manifest", "items", "value"})
+"""The columns that hold nearly all of the text. They are sent in binary, where nothing has to be escaped."""
+
 _TASK: Columns = {
     "thread": "bigint",
     "namespace": "text",
@@ -115,7 +119,7 @@ def steps(
     if writes:
         for at in (yield from _put_writes(sql, writes)):
             answers[at] = Outcome(Verdict.COMMITTED)
-    found = [(at, member) for at, member in enumerate(group) if isinstance(member, Commit)]
+    found = [(at, member) for at, member in enumerate(group) if isinstance(member, Commit) and not member.writes]
     if found:
         # In an order that all have in common: see above.
         commits = dict(sorted(found, key=lambda item: item[1].thread_id))
@@ -343,9 +347,12 @@ def _rows(alias: str, columns: Columns, first: int) -> str:
     return f"unnest({arrays}) WITH ORDINALITY AS {alias} ({', '.join(columns)}, {last})"
 
 
-def _arrays(columns: Columns, rows: Sequence[tuple[Cell, ...]]) -> list[str]:
+def _arrays(columns: Columns, rows: Sequence[tuple[Cell, ...]]) -> list[str | JSONArray]:
     """Write the columns of rows as arrays that the server reads."""
-    return [_array(cells) for cells in zip(*rows, strict=True)] if rows else ["{}"] * len(columns)
+    if not rows:
+        return ["{}"] * len(columns)
+    cells_of = zip(columns.items(), zip(*rows, strict=True), strict=True)
+    return [JSONArray(kind, cells) if name in _LONG else _array(cells) for (name, kind), cells in cells_of]
 
 
 def _array(cells: Sequence[Cell]) -> str:

@@ -51,12 +51,12 @@ from locus.errors import (
     SerializationError,
 )
 from locus.memory.backends.redis.config import RedisConfig
+from locus.memory.backends.redis.exchange import exchange
 from locus.memory.backends.redis.replicas import (
     DemotedError,
     Replicas,
     TooFewReplicasError,
     run_scripts,
-    through_pipeline,
 )
 from locus.memory.backends.redis.scripts import MARK, Script
 from locus.memory.backends.redis.scripts import ScriptCall as ScriptCall
@@ -134,10 +134,7 @@ class RedisClients:
 
         async def once(client: Any) -> tuple[Any, bool]:
             if replicas is None:
-                try:
-                    return await client.execute_command(*call.by_digest()), False
-                except NoScriptError:
-                    return await client.execute_command(*call.by_text()), False
+                return await _run(client, call), False
             try:
                 return await replicas.run(client, call)
             except TooFewReplicasError:
@@ -292,6 +289,17 @@ async def _leave_open(_shared: _LoopClient) -> None:
     """Does nothing: a caller's client stays open."""
 
 
+async def _run(client: Any, call: ScriptCall) -> Any:
+    """The answer of a script. A cluster says where else a key may be, and the driver follows."""
+    if not isinstance(client, RedisCluster):
+        (answer,) = await _pipelined(client, [call])
+        return answer
+    try:
+        return await client.execute_command(*call.by_digest())
+    except NoScriptError:
+        return await client.execute_command(*call.by_text())
+
+
 async def _pipelined(client: Any, calls: Sequence[ScriptCall]) -> list[Any]:
     answers = await _answers(client, calls)
     failed = next((answer for answer in answers if isinstance(answer, Exception)), None)
@@ -301,7 +309,7 @@ async def _pipelined(client: Any, calls: Sequence[ScriptCall]) -> list[Any]:
 
 
 async def _answers(client: Any, calls: Sequence[ScriptCall]) -> list[Any]:
-    return await run_scripts(partial(through_pipeline, client), calls)
+    return await run_scripts(partial(exchange, client), calls)
 
 
 def new_client(config: RedisConfig) -> Redis | RedisCluster:

@@ -24,7 +24,7 @@ from locus.memory.backends.redis.schema import (
     run_text,
 )
 from locus.memory.model.manifest import wanted
-from locus.memory.model.records import Commit, Outcome, Unset, Verdict
+from locus.memory.model.records import Commit, Outcome, TaskWrites, Unset, Verdict
 from locus.memory.model.table import entry_of
 
 _UNDECIDED = Outcome(Verdict.COMMITTED)
@@ -68,8 +68,11 @@ def _mode_and_id(value: str | None | Unset, if_named: str) -> tuple[str, str]:
 _VERDICTS = {verdict.name.encode(): verdict for verdict in Verdict}
 
 
-def commit_outcome(answer: Sequence[Any]) -> Outcome:
+def commit_outcome(commit: Commit, answer: Any) -> Outcome:
     """The outcome that COMMIT has answered."""
+    if type(answer) is int:
+        assert isinstance(commit.parent_id, str), "the script has saved it with the parent that was named"
+        return Outcome(Verdict.COMMITTED, answer, commit.parent_id)
     verdict, *rest = answer
     if verdict in (b"COMMITTED", b"REPEATED"):
         seq, parent = rest
@@ -79,10 +82,8 @@ def commit_outcome(answer: Sequence[Any]) -> Outcome:
     return Outcome(_VERDICTS[verdict], latest=latest)
 
 
-def outcome_together(answer: Any) -> Outcome | None:
+def outcome_together(member: Commit | TaskWrites, answer: Any) -> Outcome | None:
     """The outcome of a step that was sent with others, by the answer of COMMIT or PUT_WRITES. None if it failed."""
-    if answer == 1:
-        return Outcome(Verdict.COMMITTED)
-    if isinstance(answer, Exception) or answer[0] == b"DAMAGED":
+    if isinstance(answer, Exception) or answer == [b"DAMAGED"]:
         return None
-    return commit_outcome(answer)
+    return commit_outcome(member, answer) if isinstance(member, Commit) else Outcome(Verdict.COMMITTED)

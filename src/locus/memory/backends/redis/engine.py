@@ -192,9 +192,9 @@ class RedisEngine(
         for _ in range(_ATTEMPTS):
             arguments = commit_arguments(commit) if commit.replaces is None else await self._replacing_arguments(commit)
             answer = await self._clients.run(scripts.COMMIT, keys, *arguments)
-            if answer[0] != b"MOVED":
+            if answer != [b"MOVED"]:
                 _check_complete(commit.thread_id, answer)
-                return commit_outcome(answer)
+                return commit_outcome(commit, answer)
         raise _overtaken(commit.thread_id)
 
     async def commit_together(self, group: Sequence[Commit | TaskWrites]) -> list[Outcome | None]:
@@ -206,7 +206,10 @@ class RedisEngine(
         # sent alone, it raises its error.
         calls = [self._call(member) for member in group]
         answers = iter(await self._clients.run_each([call for call in calls if call is not None]))
-        return [None if call is None else outcome_together(next(answers)) for call in calls]
+        return [
+            None if call is None else outcome_together(member, next(answers))
+            for member, call in zip(group, calls, strict=True)
+        ]
 
     def _call(self, member: Commit | TaskWrites) -> ScriptCall | None:
         """The script that does all of a step; None if the thread has to be read first."""

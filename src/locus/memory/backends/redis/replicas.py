@@ -32,6 +32,7 @@ from redis.exceptions import (
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
+from locus.memory.backends.redis.exchange import exchange
 from locus.memory.backends.redis.scripts import MARK, ScriptCall
 from locus.memory.runtime.retry import Backoff
 
@@ -88,7 +89,7 @@ class Replicas:
     async def run_each(self, client: Any, calls: Sequence[ScriptCall]) -> list[Any]:
         """Run many scripts, and return the answer of each, or its error. In a cluster, each node gets one request."""
         if not isinstance(client, RedisCluster):
-            return await self._waited(partial(through_pipeline, client), calls)
+            return await self._waited(partial(exchange, client), calls)
         by_node: dict[ClusterNode, list[int]] = {}
         for at, call in enumerate(calls):
             by_node.setdefault(_node_of(client, call), []).append(at)
@@ -174,15 +175,6 @@ async def run_scripts(send: _Send, calls: Sequence[ScriptCall]) -> list[Any]:
     if unknown:
         for at, answer in zip(unknown, await send([calls[at].by_text() for at in unknown]), strict=True):
             answers[at] = answer
-    return answers
-
-
-async def through_pipeline(client: Any, commands: Sequence[_Command]) -> list[Any]:
-    """Send commands through one connection, in one round trip, and return the answer of each, or its error."""
-    async with client.pipeline(transaction=False) as pipe:
-        for words in commands:
-            pipe.execute_command(*words)
-        answers: list[Any] = await pipe.execute(raise_on_error=False)
     return answers
 
 

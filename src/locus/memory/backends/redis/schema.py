@@ -74,7 +74,7 @@ class Layout:
 
     def thread_keys(self, thread_id: str) -> list[bytes]:
         """The keys of a thread, for scripts."""
-        return _thread_keys(self.prefix, self.bucket(thread_id), thread_id)
+        return _thread_keys(self, thread_id)
 
     def document_stem(self, thread_id: str) -> bytes:
         """The beginning of the keys of a thread's search documents."""
@@ -82,11 +82,12 @@ class Layout:
 
 
 @lru_cache(maxsize=1024)
-def _thread_keys(prefix: str, bucket: int, thread_id: str) -> list[bytes]:
-    stem, name = f"{prefix}{{{bucket}}}:".encode(), thread_id.encode()
+def _thread_keys(layout: Layout, thread_id: str) -> list[bytes]:
+    bucket = layout.bucket(thread_id)
+    stem, name = f"{layout.prefix}{{{bucket}}}:".encode(), thread_id.encode()
     keys = [b"%b%b:%b" % (stem, kind, name) for kind in (b"h", b"s", b"p", b"r", b"w", b"x")]
     keys += [stem + part for part in (b"ids", b"recent", b"meta")]
-    return [*keys, _document_stem(prefix, bucket, thread_id), stem + b"ends"]
+    return [*keys, _document_stem(layout.prefix, bucket, thread_id), stem + b"ends"]
 
 
 def _document_stem(prefix: str, bucket: int, thread_id: str) -> bytes:
@@ -97,6 +98,11 @@ def net(text: str | bytes) -> bytes:
     """A netstring: `5:hello`."""
     data = text.encode() if isinstance(text, str) else text
     return b"%d:%b" % (len(data), data)
+
+
+def net_texts(*texts: str) -> bytes:
+    """Texts as netstrings in a row."""
+    return b"".join([b"%d:%b" % (len(data), data) for data in map(str.encode, texts)])
 
 
 def nets(data: bytes, at: int = 0) -> list[bytes]:
@@ -114,7 +120,7 @@ def nets(data: bytes, at: int = 0) -> list[bytes]:
 
 def place(namespace: str, checkpoint_id: str) -> bytes:
     """Name a checkpoint inside its thread. No two share a place."""
-    return net(namespace) + net(checkpoint_id)
+    return net_texts(namespace, checkpoint_id)
 
 
 def index_field(namespace: str, checkpoint_id: str) -> bytes:
@@ -135,10 +141,10 @@ def pair_digest(key: str, value: str) -> bytes:
 
 def entry_text(entry: Entry) -> bytes:
     """Write an entry without its time and parent. The script puts the time in front, and the parent behind."""
-    start = net(entry.namespace) + net(metadata_pairs(entry.metadata)) + net(entry.checkpoint_id) + net(entry.rev)
     created = _instant(entry.created_at)
     found = checksum(entry.namespace, entry.checkpoint_id, entry.rev, created, entry.metadata)
-    return start + net(created) + net(_with_checksum(entry.metadata, found))
+    pairs, metadata = metadata_pairs(entry.metadata).decode(), _with_checksum(entry.metadata, found)
+    return net_texts(entry.namespace, pairs, entry.checkpoint_id, entry.rev, created, metadata)
 
 
 def _with_checksum(text: str, found: int) -> str:
@@ -181,7 +187,7 @@ def committed_at(stored: bytes) -> int:
 
 def payload_text(extents: Iterable[Extent], head: str, manifest: str) -> bytes:
     shown = "".join([f"{branch} {run} {skip} {length};" for branch, run, skip, length in extents])
-    return net(shown) + net(head) + net(manifest) + net(str(checksum(shown, head, manifest)))
+    return net_texts(shown, head, manifest, str(checksum(shown, head, manifest)))
 
 
 def to_payload(stored: bytes) -> tuple[str, str]:
@@ -247,7 +253,7 @@ def to_manifest(thread_id: str, rev: bytes, payload: bytes | None) -> tuple[str,
 
 def write_text(write: Write) -> bytes:
     value = _with_checksum(write.value, checksum(write.idx, write.channel, write.value))
-    return b"".join(map(net, (str(write.idx), write.task_path, write.channel, value)))
+    return net_texts(str(write.idx), write.task_path, write.channel, value)
 
 
 def to_writes(task_id: bytes, stored: bytes) -> list[Write]:

@@ -13,7 +13,7 @@ id, and requires that the last save (`LastSeenThread.base`) is there with its re
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -24,7 +24,19 @@ from locus.memory.backends.sql.read import write_list
 from locus.memory.backends.sql.schema import KNOWN, RUN_INFO, CheckpointRow, of, without_thread
 from locus.memory.model.commit_rules import continued_runs, decide
 from locus.memory.model.manifest import wanted
-from locus.memory.model.records import ANY, Base, Commit, Entry, Extent, Known, Outcome, Run, RunInfo, Write
+from locus.memory.model.records import (
+    ANY,
+    Base,
+    Commit,
+    Entry,
+    Extent,
+    Known,
+    Outcome,
+    Run,
+    RunInfo,
+    TaskWrites,
+    Write,
+)
 from locus.memory.model.retention import Line, Place, Removal, ancestors, cut, plan_removal, unneeded_runs
 from locus.memory.model.trimming import MOST_ROWS
 
@@ -395,9 +407,16 @@ class SQLThreads:
         outcome = decide(commit, (yield from thread.look(commit)))
         if outcome.is_written:
             yield from thread.add(commit, outcome)
+            yield from self.put_all(commit.writes)
             if changed is not None:
                 changed.append(thread)
         return outcome
+
+    def put_all(self, tasks: Iterable[TaskWrites]) -> Steps[None]:
+        """Put the pending writes of some tasks."""
+        for task in tasks:
+            place = (task.thread_id, task.namespace, task.checkpoint_id, task.task_id)
+            yield from self.put_writes(*place, task.writes, task.keep_numbered)
 
     def delete(self, thread_id: str, namespace: str | None, seqs: Mapping[int, str] | None) -> Steps[int]:
         thread = yield from self.open(thread_id)

@@ -50,7 +50,12 @@ _INSERT_METADATA = "INSERT INTO locus_metadata VALUES (?, ?, last_insert_rowid()
 
 def commit_within(connection: sqlite3.Connection, commit: Commit) -> Outcome:
     """Decide on a commit, and write it. If it is refused, the transaction may hold traces of it."""
-    return append(connection, commit) or execute(connection, SQLiteThreads(connection).commit(commit))
+    outcome = append(connection, commit)
+    if outcome is None:
+        return execute(connection, SQLiteThreads(connection).commit(commit))
+    if outcome.is_written:
+        execute(connection, SQLiteThreads(connection).put_all(commit.writes))
+    return outcome
 
 
 def commit_apart(connection: sqlite3.Connection, member: Commit | TaskWrites) -> Outcome | None:
@@ -74,8 +79,7 @@ def commit_apart(connection: sqlite3.Connection, member: Commit | TaskWrites) ->
 def _carried_out(connection: sqlite3.Connection, member: Commit | TaskWrites) -> Outcome:
     if isinstance(member, Commit):
         return commit_within(connection, member)
-    place = (member.thread_id, member.namespace, member.checkpoint_id, member.task_id)
-    execute(connection, SQLiteThreads(connection).put_writes(*place, member.writes, member.keep_numbered))
+    execute(connection, SQLiteThreads(connection).put_all([member]))
     return Outcome(Verdict.COMMITTED)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 import time
+import weakref
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from datetime import datetime
@@ -49,7 +50,7 @@ from locus.memory.backends.sqlite.schema import (
     checked_version,
     script,
 )
-from locus.memory.engine import CommitsTogether, Deadline, NothingCommitted
+from locus.memory.engine import CommitsTogether, CommitsWithWrites, Deadline, NothingCommitted
 from locus.memory.model.records import Commit, Entry, Finding, Hits, Outcome, StoredFormat, TaskWrites, Verdict
 from locus.memory.runtime.worker import Worker
 
@@ -72,7 +73,7 @@ def _carry_out(change: ThreadChange[T], connection: sqlite3.Connection) -> T:
         return execute(connection, change(SQLiteThreads(connection)))
 
 
-class SQLiteEngine(SQLEngine, CommitsTogether):
+class SQLiteEngine(SQLEngine, CommitsTogether, CommitsWithWrites):
     """Threads in an SQLite file."""
 
     driver_errors = (sqlite3.Error, OSError)
@@ -94,18 +95,21 @@ class SQLiteEngine(SQLEngine, CommitsTogether):
             self._reader: Worker[SQLiteFile] = self._writer
             return
 
-        def opener(writable: bool) -> Callable[[], SQLiteFile]:
-            return lambda: SQLiteFile(
+        held = weakref.ref(self)  # the workers' threads must not keep the engine alive
+
+        def opened(writable: bool) -> SQLiteFile:
+            engine = held()
+            return SQLiteFile(
                 path,
                 durability=durability,
                 timeout=timeout,
                 writable=writable,
-                untouched=self.reading_only,
+                untouched=engine is not None and engine.reading_only,
                 makes_folder=makes_folder,
             )
 
-        self._writer = Worker("locus-sqlite-writer", opener(True))
-        self._reader = Worker("locus-sqlite-reader", opener(False), READERS)
+        self._writer = Worker("locus-sqlite-writer", partial(opened, True))
+        self._reader = Worker("locus-sqlite-reader", partial(opened, False), READERS)
 
     @property
     def identity(self) -> str:
@@ -291,7 +295,7 @@ class SQLiteEngine(SQLEngine, CommitsTogether):
         return BackendUnavailableError(f"the SQLite database cannot be reached: {text}")
 
     async def close(self) -> None:
+        if (memory := self._memory) is not None:
+            await self._writer.run(lambda _file: memory.discard())  # in turn, because others may be using it
         await self._writer.close()
         await self._reader.close()
-        if self._memory is not None:
-            self._memory.discard()

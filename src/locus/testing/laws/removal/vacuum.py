@@ -46,6 +46,42 @@ async def _aged(handle: Checkpointer, clock: Clock, ages: list[float], thread_id
 class VacuumLaws(Laws):
     """`vacuum` removes checkpoints by age, by number, or by both."""
 
+    async def test_the_newest_checkpoint_keeps_what_its_tasks_wrote(
+        self, checkpointer: Checkpointer, open_handle: OpenHandle
+    ) -> None:
+        """A step of a graph is under way: some tasks have finished, others wait for a person."""
+        backend = dicts(checkpointer)
+        for name in "abc":
+            await backend.save("t", {"name": name}, name)
+            await backend.put_writes("t", name, "done", [("x", name)])
+        await backend.put_writes("t", "c", "waits", [("__interrupt__", "ok?")])
+        await backend.put_writes("t", "d", "early", [("x", "written before its checkpoint")])
+        for handle in (checkpointer, open_handle()):
+            await handle.vacuum(keep_last=1)
+            assert await ids(handle, "t") == ["c"]
+            assert [write.task_id for write in await handle.get_writes("t", "c")] == ["done", "waits"]
+        await dicts(open_handle()).save("t", {"name": "d"}, "d")
+        assert [write.task_id for write in await checkpointer.get_writes("t", "d")] == ["early"]
+
+    async def test_a_checkpoint_keeps_the_ancestors_that_it_is_made_from(
+        self, checkpointer: Checkpointer, open_handle: OpenHandle
+    ) -> None:
+        """LangGraph says in the metadata how far back the values of delta channels reach."""
+        backend = dicts(checkpointer)
+        for number in range(6):
+            tagged: Any = [number % 4, number] if number < 5 else {"$type": "tuple", "value": [1, 3]}
+            about = {"counters_since_delta_snapshot": {"messages": tagged, "files": [0, 1]}}
+            await backend.save("t", {"number": number}, str(number), about)
+            await backend.put_writes("t", str(number), "task", [("messages", number)])
+            await backend.save("u", {"number": number}, str(number), {"counters_since_delta_snapshot": "nothing"})
+        await backend.save("t", {}, "fork", {}, parent="1")
+        for dry_run in (True, False):
+            assert await open_handle().vacuum(keep_last=1, dry_run=dry_run) == 2 + 5
+        assert await ids(checkpointer, "t") == ["fork", "5", "4", "3", "2"]
+        for name in "5432":
+            assert len(await checkpointer.get_writes("t", name)) == 1
+        assert await ids(checkpointer, "u") == ["5"]
+
     async def test_what_is_older_goes_and_the_rest_stays(
         self, checkpointer: Checkpointer, open_handle: OpenHandle, clock: Clock
     ) -> None:

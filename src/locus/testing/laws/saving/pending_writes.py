@@ -5,8 +5,12 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import pytest
+
 from locus.core.state import AgentState
+from locus.errors import ConflictError
 from locus.memory.checkpointer import Checkpointer, PendingWrite
+from locus.memory.model.plan import Payload
 from locus.testing.data import EXACT_VALUES
 from locus.testing.laws.base import Laws, OpenHandle, assert_same, exact
 
@@ -177,3 +181,39 @@ class PendingWritesLaws(Laws):
         assert writes == [
             write for n in range(24) for write in ((f"task {n:02}", 0, "x", n), (f"task {n:02}", 1, "y", -n))
         ]
+
+    async def test_a_save_may_bring_writes_and_takes_them_back_if_it_is_refused(
+        self, checkpointer: Checkpointer, open_handle: OpenHandle
+    ) -> None:
+        store = checkpointer.store
+        if not store.commits_with_writes:
+            return
+
+        async def save(checkpoint_id: str, value: str, written: str | None = None, **options: Any) -> None:
+            task = ("t", "default", "first", "task")
+            one = store.task_writes(*task, [("x", written or value), ("y", "w" * 3_000)], "p", False)
+            other = store.task_writes(*task[:2], checkpoint_id, "other", [("__error__", value)], "", True)
+            payload = Payload({}, {"n": value}, frozen=False)
+            await store.save(
+                "t", payload, namespace="default", checkpoint_id=checkpoint_id, writes=[one, other], **options
+            )
+
+        async def found(checkpoint_id: str) -> list[tuple[str, Any]]:
+            writes = await open_handle().get_writes("t", checkpoint_id)
+            return [(write.channel, write.value) for write in writes]
+
+        await save("first", "a", if_latest=None)
+        assert await found("first") == [("__error__", "a"), ("x", "a"), ("y", "w" * 3_000)]
+        await save("second", "b", parent="first")
+        assert await found("first") == [("__error__", "a"), ("x", "b"), ("y", "w" * 3_000)]
+        await save("second", "b", "again", parent="first")  # it is there already, but not what was written since
+        assert ("x", "again") in await found("first")
+        with pytest.raises(ConflictError):
+            await save("third", "c", if_latest="first")
+        assert await found("third") == []
+        assert ("x", "again") in await found("first")
+        names = ("fourth", "fifth", "sixth", "seventh")
+        await asyncio.gather(*(save(name, name) for name in names))
+        for name in names:
+            assert await found(name) == [("__error__", name)]
+        assert dict(await found("first"))["x"] in names

@@ -25,7 +25,8 @@
 --   planned                the version that the removal of the replaced checkpoint was planned for
 --   count                  how many runs follow: branch, number and text of each; behind them the planned removal
 --
--- Returns {verdict, ...}. The verdicts are those of `Verdict`, and
+-- Returns the new sequence number, if it has saved the checkpoint with the parent that was named: an ordinary save, whose
+-- answer is short to read. Else {verdict, ...}. The verdicts are those of `Verdict`, and
 --   REPEATED  this very save was committed before: its answer was lost, and it was sent again
 --   MOVED     the thread changed since the removal was planned: plan again
 --   DAMAGED   some keys of the thread are missing
@@ -144,4 +145,5 @@ elseif call('HEXISTS', ends, id) == 0 then
   call('HSET', ends, id, '')
 end
 if expires ~= '' then sweep(id, pairs_of ~= '') end
+if chosen == parent then return tonumber(seq) end
 return {'COMMITTED', seq, chosen or false}
