@@ -419,7 +419,8 @@ class ItemLog:
                 known.pop(run.branch, None)
                 chained.append(run)
                 continue
-            known[run.branch] = chain.continued(run.start, texts_of(run, sort_keys), sort_keys)
+            texts = texts_of(run, sort_keys) if sort_keys else _texts_in(run)
+            known[run.branch] = chain.continued(run.start, texts, sort_keys)
             chained.append(run._replace(before=digest_text(before)))
         return tuple(chained), known
 
@@ -625,11 +626,13 @@ def newest_texts(edit: Edit) -> tuple[str, ...]:
     """The texts of the newest items after an edit, as far as they are known."""
     before = edit.checkpoint.tail if edit.checkpoint else ()
     taken_off = edit.checkpoint.count - edit.first - edit.kept if edit.checkpoint else 0
-    return held_texts((*before[: max(0, len(before) - taken_off)], *edit.texts))
+    return held_texts((*before[: max(0, len(before) - taken_off)], *edit.texts)[-_HELD:])
 
 
 def held_texts(texts: Sequence[str]) -> tuple[str, ...]:
     """The last of these texts that a handle may keep in memory: a few, and not too long together."""
+    if len(texts) <= _HELD and sum(map(len, texts)) <= _HELD_TEXT:
+        return tuple(texts)
     start, length = len(texts), 0
     while start > 0 and len(texts) - start < _HELD:
         length += len(texts[start - 1])
@@ -659,6 +662,11 @@ def runs_of(branch: str, number: int, start: int, texts: Sequence[str]) -> tuple
         runs.append(run_of(branch, number + len(runs), start, some))
         start += len(some)
     return tuple(runs)
+
+
+def _texts_in(run: Run) -> list[str]:
+    """The texts of the items in a run that `runs_of` has made. JSON has a line break in no other place."""
+    return run.items[1:-1].split("\n,")
 
 
 def items_of(stored: Stored, checkpoint: LogCheckpoint, start: int, count: int) -> list[Any]:

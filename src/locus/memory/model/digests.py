@@ -73,11 +73,11 @@ class DigestChain(NamedTuple):
 
     def continued(self, position: int, texts: Iterable[str], sort_keys: bool) -> DigestChain:
         """The chain of the branch after a run with these items was added at a position."""
+        if self.tip is None and self.marks and self.marks[-1].position == position:  # most runs are added at the end
+            return DigestChain(with_items(self.marks, texts)[-MOST_MARKS:])
         if self.at(position, sort_keys) is None:
             return UNKNOWN_CHAIN
-        before = self.digested(sort_keys)
-        if before[-1].position > position:  # most runs are added at the end
-            before = tuple(mark for mark in before if mark.position <= position)
+        before = tuple(mark for mark in self.digested(sort_keys) if mark.position <= position)
         return DigestChain(with_items(before, texts)[-MOST_MARKS:])
 
     def digested(self, sort_keys: bool) -> tuple[Mark, ...]:
