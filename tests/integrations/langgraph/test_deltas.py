@@ -162,7 +162,8 @@ def test_a_turn_asks_the_same_few_questions_however_long_the_thread(
         return found
 
     monkeypatch.setattr(SQLiteEngine, "ancestors", noted)
-    builder = StateGraph(channel).add_node("add", lambda state: {"notes": [f"a note {len(state['notes'])}" * 200]})
+    builder: Any = StateGraph(channel)
+    builder.add_node("add", lambda state: {"notes": [f"a note {len(state['notes'])}" * 200]})
     graph: Graph = builder.add_edge(START, "add").compile(checkpointer=saver)
     for _ in range(30):
         asked.clear()
