@@ -21,7 +21,7 @@ from time import perf_counter
 from typing import Any, TypeVar
 
 import benchmarks.frameworks
-from benchmarks.clock import Calls, freeze, frozen, in_turn, timed
+from benchmarks.clock import freeze, frozen, timed
 from benchmarks.costs import FrameworkCost, SideCost
 from benchmarks.frameworks.subject import FrameworkSubject, Side
 from benchmarks.peers.environments import libraries
@@ -137,16 +137,15 @@ class Lane:
         if not kept[0] or len({len(newest) for newest in kept}) != 1:
             raise RuntimeError(f"{subject.name}: the sides have not kept the same")
         del kept
-        reads: list[Calls] = [{"ms": partial(measured.side.newest, name, NEWEST)} for measured in self.sides.values()]
-        newest = await in_turn(reads, FEW_READS if self._bulk else self._settings.loads)
+        newest = [await self._newest_ms(measured.side, name) for measured in self.sides.values()]
         costs = {
             side: SideCost(
                 turn_ms=median(measured.turns_ms),
-                newest_ms=found["ms"],
+                newest_ms=read_ms,
                 added_bytes=None if measured.before is None else measured.grown / self.rounds,
                 stored_bytes=None if self._bulk or measured.before is None else measured.before + measured.grown,
             )
-            for (side, measured), found in zip(self.sides.items(), newest, strict=True)
+            for (side, measured), read_ms in zip(self.sides.items(), newest, strict=True)
         }
         turns = len(self._names) * (self.length - self._each) + self.rounds
         return FrameworkCost(
@@ -162,6 +161,16 @@ class Lane:
             costs.get(FLOOR),
             self.note,
         )
+
+    async def _newest_ms(self, side: Side, name: str) -> float:
+        """The median of some reads in a row, after a first one.
+
+        They are not made in turn with other sides: one that reads a whole session leaves nothing of the others in the
+        caches of the processor, and a long session would seem to be read more slowly than a short one.
+        """
+        read = partial(side.newest, name, NEWEST)
+        await read()
+        return median([await timed(read) for _ in range(FEW_READS if self._bulk else self._settings.loads)])
 
     async def close(self) -> None:
         for measured in self.sides.values():
