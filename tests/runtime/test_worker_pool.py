@@ -114,7 +114,8 @@ async def test_closing_waits_for_the_work_before_it_and_use_opens_anew(
     running = [
         asyncio.ensure_future(pool.run(lambda resource: (go.wait(30), resource.closed.is_set()))) for _ in range(5)
     ]
-    await asyncio.sleep(0.01)
+    while len(opened) < 3:
+        await asyncio.sleep(0.002)
     closing = asyncio.ensure_future(pool.close())
     await asyncio.sleep(0)
     other = await pool.run(Resource.use)

@@ -409,6 +409,20 @@ class KeepsWrites(ABC):
     async def get_writes(self, thread_id: str, namespace: str, checkpoint_id: str, task_id: str | None) -> list[Write]:
         """Read the pending writes of a checkpoint, of one task or of all, by (task_path, task_id, idx)."""
 
+    async def read_with_writes(
+        self, thread_id: str, namespace: str, checkpoint_id: str | None, held: Base | None
+    ) -> tuple[Stored, list[Write]] | None:
+        """Read one checkpoint and its pending writes; with `held`, as `read_since` does.
+
+        Engines override this where it is one request.
+        """
+        assert isinstance(self, Engine)
+        place = (thread_id, namespace, checkpoint_id)
+        stored = await (self.read(*place) if held is None else self.read_since(*place, held))
+        if stored is None:
+            return None
+        return stored, await self.get_writes(thread_id, namespace, stored.entry.checkpoint_id, None)
+
     async def ancestors(
         self,
         thread_id: str,

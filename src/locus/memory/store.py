@@ -488,12 +488,22 @@ class CheckpointStore:
             return await engine.read(thread_id, namespace, checkpoint_id)
 
     async def load(
-        self, thread_id: str, checkpoint_id: str | None, namespace: str, form: LoadForm[R]
+        self,
+        thread_id: str,
+        checkpoint_id: str | None,
+        namespace: str,
+        form: LoadForm[R],
+        writes: list[Write] | None = None,
     ) -> Loaded[R] | None:
-        """Load a checkpoint in the form that the caller wants. Items that this handle holds are not read again."""
+        """Load a checkpoint in the form that the caller wants. Items that this handle holds are not read again.
+
+        If `writes` is a list, it will have the pending writes of the checkpoint.
+        """
         check_ids(thread_id, checkpoint_id, namespace)
+        place = (thread_id, namespace, checkpoint_id)
         if not self.caches:
-            stored = await self._read(thread_id, checkpoint_id, namespace)
+            async with self.using() as engine:
+                stored = await _read_from(engine, place, None, writes)
             return None if stored is None else Loaded(form(stored, None)[0], stored, None)
         key = (thread_id, namespace)
         seen = self.cache.get(key)
@@ -503,7 +513,7 @@ class CheckpointStore:
             stored = None
             if held is not None:
                 with suppress(CorruptCheckpointError):  # if more is damaged than what is held, it is told below
-                    stored = await engine.read_since(thread_id, namespace, checkpoint_id, held.base)
+                    stored = await _read_from(engine, place, held.base, writes)
                     if stored is None:
                         return None
                     if stored.since is not None:
@@ -515,7 +525,7 @@ class CheckpointStore:
             if stored is not None and stored.since is not None:
                 stored = held = None  # the two do not give all of it
             if stored is None:
-                stored = await engine.read(thread_id, namespace, checkpoint_id)
+                stored = await _read_from(engine, place, None, writes)
         self.cache.count(hit=False)
         if stored is None:
             return None
@@ -910,6 +920,20 @@ class CheckpointStore:
         self.ready = False
         self.cache.clear()
         await self.engine.close()
+
+
+async def _read_from(
+    engine: Engine, place: tuple[str, str, str | None], held: Base | None, writes: list[Write] | None
+) -> Stored | None:
+    """Read a checkpoint, or what a reader of `held` lacks of it; and its pending writes, if `writes` is a list."""
+    if writes is None:
+        return await (engine.read(*place) if held is None else engine.read_since(*place, held))
+    assert isinstance(engine, KeepsWrites)
+    found = await engine.read_with_writes(*place, held)
+    if found is None:
+        return None
+    stored, writes[:] = found
+    return stored
 
 
 def _check_keys(*keys: CheckpointKey) -> None:

@@ -24,6 +24,7 @@ from locus.memory.model.records import (
     Commit,
     Outcome,
     Stored,
+    Write,
 )
 from locus.memory.model.sizes import text_bytes
 from locus.memory.model.warm import LoadForm
@@ -207,10 +208,15 @@ class ObservedStore(CheckpointStore):
         return await self._inner.commit(commit)
 
     async def load(
-        self, thread_id: str, checkpoint_id: str | None, namespace: str, form: LoadForm[R]
+        self,
+        thread_id: str,
+        checkpoint_id: str | None,
+        namespace: str,
+        form: LoadForm[R],
+        writes: list[Write] | None = None,
     ) -> Loaded[R] | None:
         with self._telemetry.operation("load") as span:
-            loaded = await self._inner.load(thread_id, checkpoint_id, namespace, form)
+            loaded = await self._inner.load(thread_id, checkpoint_id, namespace, form, writes)
             if loaded is None:
                 self._telemetry.loaded(span, None)
             else:
@@ -240,6 +246,7 @@ class ObservedStore(CheckpointStore):
     sizes = _measured("sizes", CheckpointStore.sizes)
     copy = _measured("copy_thread", CheckpointStore.copy)
     put_writes = _measured("put_writes", CheckpointStore.put_writes)
+    send_writes = _measured("put_writes", CheckpointStore.send_writes)
     get_writes = _measured("get_writes", CheckpointStore.get_writes)
 
     async def close(self) -> None:

@@ -17,6 +17,9 @@ A durable backend that lacks a capability inherits `CoreContract`, the mixins of
 `DurableLaws`; one whose queries can stall, at a server or on the way to it, inherits `StallLaws` too. The processes
 open the store with `get_checkpointer(store.url)`; a backend that is neither built in nor declared as an entry point
 names, in `worker_modules`, the module that registers it. Needs `os.fork`.
+
+A backend whose engine works in place inherits the laws a second time, with a store whose `open` returns
+`roads.blocking(handle)`.
 """
 
 from __future__ import annotations

@@ -275,21 +275,18 @@ class EncodedDocument:
 
     async def read(self, checkpoint_id: str | None = None) -> ReadVersion | None:
         """Read the document as of a checkpoint, by default the latest; None if that does not exist."""
+        return await self._read(checkpoint_id, None)
+
+    async def _read(self, checkpoint_id: str | None, writes: list[Write] | None) -> ReadVersion | None:
         store = self._store
-        loaded = await store.load(self.thread_id, checkpoint_id, self.namespace, TEXTS)
+        loaded = await store.load(self.thread_id, checkpoint_id, self.namespace, TEXTS, writes)
         return None if loaded is None else ReadVersion(loaded.value, not store.engine.dialect.exact)
 
     async def read_with_writes(self, checkpoint_id: str | None = None) -> VersionWithWrites | None:
         """Read the document with the pending writes of its checkpoint, if the store keeps any."""
-        version = await self.read(checkpoint_id)
-        if version is None:
-            return None
-        if not self._store.keeps_writes:
-            return VersionWithWrites(version, [])
-        writes = await self._store.get_writes(
-            self.thread_id, version.checkpoint_id, task_id=None, namespace=self.namespace
-        )
-        return VersionWithWrites(version, writes)
+        writes: list[Write] = []
+        version = await self._read(checkpoint_id, writes if self._store.keeps_writes else None)
+        return None if version is None else VersionWithWrites(version, writes)
 
     async def ancestors(
         self, checkpoint_id: str, *, limit: int, channels: Collection[str] = (), known: Collection[str] = ()

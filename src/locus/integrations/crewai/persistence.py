@@ -17,7 +17,6 @@ from pydantic_core import to_jsonable_python
 
 from locus.errors import ConflictError, CorruptCheckpointError, SerializationError
 from locus.threads import BlockingStoreUser, Change, Document, Version, metadata_of
-from locus.threads.blocking import run
 from locus.threads.ids import shown_thread
 
 __all__ = ["NAMESPACE", "LocusFlowPersistence"]
@@ -62,11 +61,11 @@ class LocusFlowPersistence(BlockingStoreUser, FlowPersistence):
         async def saved(latest: Version | None) -> Change:
             return Change(state, metadata={**_facts(latest), "method": method_name})
 
-        run(self._document(flow_uuid).change(saved, content=False))
+        self._run(self._document(flow_uuid).change(saved, content=False))
 
     def load_state(self, flow_uuid: str) -> State | None:
         """The newest state of a flow; None if there is no such flow."""
-        version = run(self._document(flow_uuid).read())
+        version = self._run(self._document(flow_uuid).read())
         return None if version is None else _state(version)
 
     def save_pending_feedback(
@@ -76,17 +75,17 @@ class LocusFlowPersistence(BlockingStoreUser, FlowPersistence):
         fields = {**_state_json(state_data), _QUESTION: _json(context.to_dict(), "context")}
         paused_at = uuid4().hex
         metadata = {"method": context.method_name, _PAUSED_AT: paused_at}
-        run(self._document(flow_uuid).save(fields, metadata=metadata, checkpoint_id=paused_at))
+        self._run(self._document(flow_uuid).save(fields, metadata=metadata, checkpoint_id=paused_at))
 
     def load_pending_feedback(self, flow_uuid: str) -> tuple[State, PendingFeedbackContext] | None:
         """The state with which a flow began to wait, and what it waits for; None if it does not wait."""
-        entry = run(self._store.entry(flow_uuid, self._namespace))
+        entry = self._run(self._store.entry(flow_uuid, self._namespace))
         paused_at = None if entry is None else metadata_of(entry).get(_PAUSED_AT)
         if paused_at is None:
             return None
-        version = run(self._document(flow_uuid).read(paused_at))
+        version = self._run(self._document(flow_uuid).read(paused_at))
         if version is None:
-            raise run(self._store.not_found(flow_uuid, self._namespace, paused_at))
+            raise self._run(self._store.not_found(flow_uuid, self._namespace, paused_at))
         try:
             return _state(version), PendingFeedbackContext.from_dict(version.fields[_QUESTION])
         except (AttributeError, KeyError, TypeError, ValueError) as error:
@@ -106,17 +105,17 @@ class LocusFlowPersistence(BlockingStoreUser, FlowPersistence):
                 raise ConflictError(f"{shown_thread(flow_uuid)} was changed by another writer")
             return Change(_state(version), metadata=facts, after=version)
 
-        run(document.change(cleared, content=False))
+        self._run(document.change(cleared, content=False))
 
     def versions(self, flow_uuid: str, limit: int | None = 10, before: str | None = None) -> dict[str, State]:
         """The states of a flow by the ids of their checkpoints, the newest first."""
-        entries = run(self._store.history(flow_uuid, self._namespace, limit, before))
-        versions = run(self._document(flow_uuid).read_many([entry.checkpoint_id for entry in entries]))
+        entries = self._run(self._store.history(flow_uuid, self._namespace, limit, before))
+        versions = self._run(self._document(flow_uuid).read_many([entry.checkpoint_id for entry in entries]))
         return {version.checkpoint_id: _state(version) for version in versions}
 
     def delete(self, flow_uuid: str) -> bool:
         """Delete a flow with its history. True if there was one."""
-        return run(self._document(flow_uuid).delete())
+        return self._run(self._document(flow_uuid).delete())
 
     def _document(self, flow_uuid: str) -> Document:
         return self._store.document(flow_uuid, self._namespace)

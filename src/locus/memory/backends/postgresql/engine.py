@@ -53,6 +53,7 @@ from locus.memory.model.records import (
     StoredFormat,
     TaskWrites,
     Verdict,
+    Write,
 )
 
 _log = logging.getLogger(__name__)
@@ -270,6 +271,16 @@ class PostgreSQLEngine(SQLServerEngine[PostgreSQLConnection], CommitsTogether, C
         except (psycopg.DataError, CorruptCheckpointError):
             # Something cannot be read. If it is the manifest of the held checkpoint, that one is just of no use.
             return await self.read(*place)
+
+    async def read_with_writes(
+        self, thread_id: str, namespace: str, checkpoint_id: str | None, held: Base | None
+    ) -> tuple[Stored, list[Write]] | None:
+        place = (thread_id, namespace, checkpoint_id)
+        try:
+            return await self._read(partial(postgresql_read.read_with_writes, self.sql, *place, held))
+        except (psycopg.DataError, CorruptCheckpointError):
+            # Whatever cannot be read is told by the separate requests.
+            return await super().read_with_writes(*place, held)
 
     async def ancestors(
         self,

@@ -11,6 +11,7 @@ all other columns of a checkpoint.
 
 from __future__ import annotations
 
+from base64 import b64decode
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime
@@ -36,6 +37,8 @@ from locus.memory.model.manifest import check_named, wanted
 from locus.memory.model.parts import Ends, Part, Window, needed
 from locus.memory.model.records import Ancestor, Base, Entry, Extent, Path, Run, Stored, Write, writes_order
 
+_OF_TASK = -1
+"""Stands where a run begins in the row of a pending write."""
 _RUNS = "<runs>"
 """Stands for the table of runs, whose name the user chooses."""
 _ITEMS = "json_array_elements(CASE json_typeof(cut) WHEN 'array' THEN cut ELSE '[]' END)"
@@ -85,13 +88,23 @@ _PART = f"""asked (paths, start, count, above) AS (SELECT ?::jsonb, ?::bigint, ?
 
 
 @lru_cache(maxsize=64)
-def _statement(sql: PostgreSQLFlavour, which: str, extents: str) -> str:
+def _statement(sql: PostgreSQLFlavour, which: str, extents: str, *, with_writes: bool) -> str:
     held = ""
     if extents is _SINCE:
         held = f"""held AS (
     SELECT h.manifest AS lines FROM found f, LATERAL (SELECT manifest FROM {sql.checkpoints}
         WHERE thread = f.thread AND namespace = ? AND checkpoint_id = ? AND rev = ? OFFSET 0) h
 ), """
+    writes = (
+        f"""
+UNION ALL
+SELECT w.task_id, w.idx, {_OF_TASK}, NULL, w.value::text, w.channel,
+    json_build_array(w.task_path, encode(w.packed, 'base64'))::text
+FROM found f, LATERAL (SELECT * FROM {sql.writes} WHERE thread = f.thread AND namespace = f.namespace
+    AND checkpoint_id = f.checkpoint_id OFFSET 0) w"""
+        if with_writes
+        else ""
+    )
     here = f"{sql.runs} WHERE thread = e.thread AND branch = e.branch AND number <= e.run"
     many = f"2::bigint * e.length + {FEW}"
     return f"""WITH found AS MATERIALIZED (
@@ -120,13 +133,27 @@ SELECT {of("r", RUN_INFO)}, r.items::text, r.items_before, NULL FROM spans e, LA
         FROM {here} AND number >= e.oldest AND (start < e.until OR number = e.run)
         AND e.run - e.oldest >= {many} OFFSET 0
     ) v GROUP BY lowest OFFSET 0
-) v, LATERAL (SELECT * FROM {here} AND number = v.number OFFSET 0) r"""
+) v, LATERAL (SELECT * FROM {here} AND number = v.number OFFSET 0) r{writes}"""
 
 
 def read(sql: PostgreSQLFlavour, thread_id: str, namespace: str, checkpoint_id: str | None) -> Steps[Stored | None]:
     """Read a checkpoint with its runs."""
     stored, _ = yield from _read(sql, thread_id, namespace, checkpoint_id, _WHOLE, ())
     return stored if stored is None else _checked(stored, wanted(stored.manifest))
+
+
+def read_with_writes(
+    sql: PostgreSQLFlavour, thread_id: str, namespace: str, checkpoint_id: str | None, held: Base | None
+) -> Steps[tuple[Stored, list[Write]] | None]:
+    """Read a checkpoint with its runs, or with those that a reader of `held` lacks, and its pending writes."""
+    writes: list[Write] = []
+    place = (thread_id, namespace, checkpoint_id)
+    if held is not None:
+        stored = yield from read_since(sql, *place, held, writes)
+    else:
+        stored, _ = yield from _read(sql, *place, _WHOLE, (), writes)
+        stored = stored if stored is None else _checked(stored, wanted(stored.manifest))
+    return None if stored is None else (stored, sorted(writes, key=writes_order))
 
 
 def read_part(
@@ -150,11 +177,16 @@ def _paths(sql: PostgreSQLFlavour, paths: Iterable[Path]) -> str:
 
 
 def read_since(
-    sql: PostgreSQLFlavour, thread_id: str, namespace: str, checkpoint_id: str | None, held: Base
+    sql: PostgreSQLFlavour,
+    thread_id: str,
+    namespace: str,
+    checkpoint_id: str | None,
+    held: Base,
+    writes: list[Write] | None = None,
 ) -> Steps[Stored | None]:
     """Read a checkpoint with the runs that a reader of the checkpoint `held` lacks."""
     place = tuple(map(sql.text, (namespace, held.checkpoint_id, held.rev)))
-    stored, manifest = yield from _read(sql, thread_id, namespace, checkpoint_id, _SINCE, place)
+    stored, manifest = yield from _read(sql, thread_id, namespace, checkpoint_id, _SINCE, place, writes)
     if stored is None or manifest is None:
         return stored if stored is None else _checked(stored, wanted(stored.manifest))
     new = new_extents(wanted(stored.manifest), held_by(sql.read_json(manifest)))
@@ -234,10 +266,14 @@ def _read(
     checkpoint_id: str | None,
     extents: str,
     more: Sequence[Any],
+    writes: list[Write] | None = None,
 ) -> Steps[tuple[Stored | None, str | None]]:
-    """Read a checkpoint with the runs of these extents, and the manifest of the checkpoint that a reader has."""
+    """Read a checkpoint with the runs of these extents, and the manifest of the checkpoint that a reader has.
+
+    Its pending writes are added to `writes`.
+    """
     which, values = sql.which_one(thread_id, namespace, checkpoint_id)
-    rows = yield _statement(sql, which, extents), (*values, *more)
+    rows = yield _statement(sql, which, extents, with_writes=writes is not None), (*values, *more)
     stored: Stored | None = None
     manifest: str | None = None
     runs: dict[str, list[Run]] = {}
@@ -246,6 +282,11 @@ def _read(
             # Few texts need more than this look, and a load of a long thread has thousands.
             text = items if TAG not in items else sql.read_json(items)
             runs.setdefault(branch, []).append(Run(branch, number, start, length, text, before))
+            continue
+        if start == _OF_TASK and writes is not None:
+            task_path, packed = decode(about)
+            data = None if packed is None else b64decode(packed)
+            writes.append(write_of(sql, (branch, number, task_path, before, items, data)))
             continue
         name, parent_id, rev, created_at, metadata, stored_manifest, manifest = decode(about)
         place = (sql.text(thread_id), sql.text(namespace), name, parent_id, number, rev, _time(created_at))

@@ -563,6 +563,16 @@ def get_writes(
     return [write_of(sql, row) for row in rows]
 
 
+def read_with_writes(
+    sql: Flavour, thread_id: str, namespace: str, checkpoint_id: str | None, held: Base | None, *, at_once: bool
+) -> Steps[tuple[Stored, list[Write]] | None]:
+    """Read a checkpoint, and then its pending writes."""
+    stored = yield from read(sql, thread_id, namespace, checkpoint_id, held=held, at_once=at_once)
+    if stored is None:
+        return None
+    return stored, (yield from get_writes(sql, thread_id, namespace, stored.entry.checkpoint_id, None))
+
+
 LINE_PAGE = 500
 """The number of ancestors that one statement reads. MySQL follows 1,000 steps at most."""
 

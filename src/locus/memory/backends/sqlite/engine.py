@@ -24,6 +24,7 @@ from locus.errors import (
     CorruptCheckpointError,
     SerializationError,
 )
+from locus.memory.backends.sql import read as sql_read
 from locus.memory.backends.sql.commit import SQLThreads
 from locus.memory.backends.sql.engine import LEAST_SECONDS, Operation, SQLEngine, ThreadChange
 from locus.memory.backends.sqlite import read as sqlite_read
@@ -51,7 +52,19 @@ from locus.memory.backends.sqlite.schema import (
     script,
 )
 from locus.memory.engine import CommitsTogether, CommitsWithWrites, Deadline, NothingCommitted
-from locus.memory.model.records import Commit, Entry, Finding, Hits, Outcome, StoredFormat, TaskWrites, Verdict
+from locus.memory.model.records import (
+    Base,
+    Commit,
+    Entry,
+    Finding,
+    Hits,
+    Outcome,
+    Stored,
+    StoredFormat,
+    TaskWrites,
+    Verdict,
+    Write,
+)
 from locus.memory.runtime.worker import Worker
 
 T = TypeVar("T")
@@ -199,6 +212,12 @@ class SQLiteEngine(SQLEngine, CommitsTogether, CommitsWithWrites):
 
     async def mend(self, finding: Finding) -> None:
         await self._in_transaction(lambda connection: connection.execute(finding.repair))
+
+    async def read_with_writes(
+        self, thread_id: str, namespace: str, checkpoint_id: str | None, held: Base | None
+    ) -> tuple[Stored, list[Write]] | None:
+        place = (thread_id, namespace, checkpoint_id)
+        return await self._read(partial(sql_read.read_with_writes, self.sql, *place, held, at_once=True))
 
     async def commit(self, commit: Commit) -> Outcome:
         def work(file: SQLiteFile) -> Outcome:

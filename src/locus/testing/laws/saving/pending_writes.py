@@ -212,6 +212,11 @@ class PendingWritesLaws(Laws):
             await save("third", "c", if_latest="first")
         assert await found("third") == []
         assert ("x", "again") in await found("first")
+        twice = [store.task_writes("t", "default", "second", "task", [("x", n)], "", False) for n in (1, 2)]
+        payload = Payload({}, {"n": "e"}, frozen=False)
+        await store.save("t", payload, namespace="default", checkpoint_id="twice", writes=twice)
+        assert ("x", 2) in await found("second")
+        assert ("x", 1) not in await found("second")
         names = ("fourth", "fifth", "sixth", "seventh")
         await asyncio.gather(*(save(name, name) for name in names))
         for name in names:
