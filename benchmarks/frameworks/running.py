@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import importlib
+import json
 import pkgutil
 import sys
 from collections.abc import Callable, Coroutine, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
@@ -32,7 +33,9 @@ FEWEST = 5
 """Rounds that a length gets, however long they take."""
 FEW_READS = 3
 """How often the newest messages of a long session are read: some frameworks read all of it for that."""
-NO_SUBJECTS = {"running", "subject", "table"}
+NO_SUBJECTS = {"postgresql_side", "running", "subject", "table"}
+ELSEWHERE = ("crewai",)
+"""Modules whose framework has an environment of its own, because it can't be installed beside the others."""
 OURS, THEIRS, FLOOR = "ours", "theirs", "floor"
 
 Progress = Callable[[str], None]
@@ -229,10 +232,18 @@ def measure_framework(
     module: str, settings: Settings, folder: Path, progress: Progress, *, peers: bool
 ) -> tuple[list[FrameworkCost], dict[str, str]]:
     """The costs, and the versions of everything that took part."""
-    costs: list[FrameworkCost] = []
-    versions: dict[str, str] = {}
+    if module in ELSEWHERE:
+        return _measured_elsewhere(module, settings, folder) if peers else ([], {})
     if peers and (found := str(libraries(progress))) not in sys.path:
         sys.path.append(found)
+    return _measured_here(module, settings, folder, progress, peers=peers)
+
+
+def _measured_here(
+    module: str, settings: Settings, folder: Path, progress: Progress, *, peers: bool
+) -> tuple[list[FrameworkCost], dict[str, str]]:
+    costs: list[FrameworkCost] = []
+    versions: dict[str, str] = {}
     for number, subject in enumerate(subjects(module, peers=peers)):
         began = perf_counter()
         work = measure_subject(subject, settings, folder / f"subject-{number}")
@@ -241,3 +252,28 @@ def measure_framework(
         versions |= subject.servers()
         progress(f"{subject.name}, {subject.call}, {subject.store}, {subject.own}: {perf_counter() - began:.1f} s")
     return costs, versions
+
+
+def _measured_elsewhere(module: str, settings: Settings, folder: Path) -> tuple[list[FrameworkCost], dict[str, str]]:
+    """The same, in a process that has the environment of the framework's tests."""
+    from tests.integrations.crewai.environment import with_crewai
+
+    order = json.dumps({"module": module, "folder": str(folder), "settings": asdict(settings)})
+    found = json.loads(with_crewai().run("-m", "benchmarks.frameworks.running", order))
+    return [FrameworkCost.from_dict(cost) for cost in found["costs"]], found["versions"]
+
+
+def main() -> None:
+    """Answer `_measured_elsewhere`."""
+    order = json.loads(sys.argv[1])
+    found: dict[str, Any] = {
+        name: tuple(value) if isinstance(value, list) else value for name, value in order["settings"].items()
+    }
+    costs, versions = _measured_here(
+        order["module"], Settings(**found), Path(order["folder"]), lambda _text: None, peers=True
+    )
+    print(json.dumps({"costs": [asdict(cost) for cost in costs], "versions": versions}))
+
+
+if __name__ == "__main__":
+    main()
