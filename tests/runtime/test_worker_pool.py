@@ -110,12 +110,16 @@ async def test_what_is_raised_reaches_the_caller_and_work_goes_on() -> None:
 async def test_closing_waits_for_the_work_before_it_and_use_opens_anew(
     pool: WorkerPool[Resource], opened: Opened
 ) -> None:
-    go = threading.Event()
-    running = [
-        asyncio.ensure_future(pool.run(lambda resource: (go.wait(30), resource.closed.is_set()))) for _ in range(5)
-    ]
-    while len(opened) < 3:
-        await asyncio.sleep(0.002)
+    begun, go = threading.Semaphore(0), threading.Event()
+
+    def work(resource: Resource) -> tuple[bool, bool]:
+        begun.release()
+        return go.wait(30), resource.closed.is_set()
+
+    running = [asyncio.ensure_future(pool.run(work)) for _ in range(5)]
+    for _ in range(3):
+        assert await asyncio.to_thread(begun.acquire, timeout=30)
+    assert len(opened) == 3
     closing = asyncio.ensure_future(pool.close())
     await asyncio.sleep(0)
     other = await pool.run(Resource.use)
