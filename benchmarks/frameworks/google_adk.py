@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +12,9 @@ from google.adk.sessions.session import Session
 from google.adk.sessions.sqlite_session_service import SqliteSessionService
 from google.genai import types
 
+from benchmarks.frameworks.postgresql_side import PostgreSQLSide, PostgreSQLSubject
 from benchmarks.frameworks.subject import FrameworkSubject, Side
-from benchmarks.subjects.postgresql import OwnDatabase, asyncpg_url, server_version, shared_server
+from benchmarks.subjects.postgresql import asyncpg_url
 from benchmarks.turns import turn
 from locus.integrations.google_adk import LocusSessionService
 
@@ -107,37 +107,22 @@ class ADKSubject(FrameworkSubject):
         return InMemory(folder)
 
 
-class DatabaseSide(ServiceSide):
-    """A service in a database of its own, which it makes tables in."""
-
-    def __init__(self, folder: Path, make: Callable[[str], Any]) -> None:
-        self._database = OwnDatabase(shared_server())
-        super().__init__(folder, make(self._database.url))
-
-    def stored_bytes(self) -> int | None:
-        return self._database.stored_bytes()
-
-    async def close(self) -> None:
-        await super().close()
-        self._database.remove()
+class InPostgreSQL(PostgreSQLSide, ServiceSide):
+    """Sessions in a database of their own."""
 
 
-class PostgreSQLSubject(ADKSubject):
-    store = "PostgreSQL"
+class InPostgreSQLSubject(PostgreSQLSubject, ADKSubject):
     own = "`DatabaseSessionService`"
     libraries = ("google-adk", "sqlalchemy", "asyncpg")
     peers = True
 
     def ours(self, folder: Path) -> Side:
-        return DatabaseSide(folder, LocusSessionService)
+        return InPostgreSQL(folder, LocusSessionService)
 
     def theirs(self, folder: Path) -> Side:
         from google.adk.sessions import DatabaseSessionService
 
-        return DatabaseSide(folder, lambda url: DatabaseSessionService(asyncpg_url(url)))
-
-    def servers(self) -> dict[str, str]:
-        return {"PostgreSQL": server_version(shared_server())}
+        return InPostgreSQL(folder, lambda url: DatabaseSessionService(asyncpg_url(url)))
 
 
-SUBJECTS = [ADKSubject(), PostgreSQLSubject()]
+SUBJECTS = [ADKSubject(), InPostgreSQLSubject()]

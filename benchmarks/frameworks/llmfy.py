@@ -14,9 +14,9 @@ from llmfy.flow_engine.checkpointer.in_memory_checkpointer import InMemoryCheckp
 from llmfy.flow_engine.checkpointer.redis_checkpointer import RedisCheckpointer
 
 from benchmarks.frameworks.openai_agents import turn_items
+from benchmarks.frameworks.postgresql_side import PostgreSQLSide, PostgreSQLSubject
 from benchmarks.frameworks.subject import FrameworkSubject, Side
-from benchmarks.subjects import postgresql, redis
-from benchmarks.subjects.postgresql import OwnDatabase
+from benchmarks.subjects import redis
 from locus.integrations.llmfy import LlmfyCheckpointer
 from locus.memory.backends import redis_checkpointer
 
@@ -83,17 +83,8 @@ class InRedis(Flows):
         return redis.memory_of(self._server, self._prefix)
 
 
-class InPostgreSQL(Flows):
-    def __init__(self, folder: Path, make: Callable[[str], Any]) -> None:
-        self._database = OwnDatabase(postgresql.shared_server())
-        super().__init__(folder, make(self._database.url))
-
-    def stored_bytes(self) -> int | None:
-        return self._database.stored_bytes()
-
-    async def close(self) -> None:
-        await super().close()
-        self._database.remove()
+class InPostgreSQL(PostgreSQLSide, Flows):
+    """Flows in a database of their own."""
 
 
 class FlowSubject(FrameworkSubject):
@@ -140,8 +131,7 @@ class SQLiteSubject(FlowSubject):
         return Flows(folder, sql_checkpointer(f"sqlite+aiosqlite:///{folder / 'theirs.db'}"))
 
 
-class PostgreSQLSubject(FlowSubject):
-    store = "PostgreSQL"
+class InPostgreSQLSubject(PostgreSQLSubject, FlowSubject):
     own = "`SQLCheckpointer`"
     libraries = ("llmfy", "sqlalchemy", "psycopg")
     peers = True
@@ -153,9 +143,6 @@ class PostgreSQLSubject(FlowSubject):
         """By the blocking driver, which it knows as well: it fails with asyncpg, for which its dates have a zone."""
         return InPostgreSQL(folder, lambda url: sql_checkpointer(url.replace("://", "+psycopg://", 1)))
 
-    def servers(self) -> dict[str, str]:
-        return {"PostgreSQL": postgresql.server_version(postgresql.shared_server())}
-
 
 def sql_checkpointer(url: str) -> Any:
     from llmfy.flow_engine.checkpointer.sql_checkpointer import SQLCheckpointer
@@ -163,4 +150,4 @@ def sql_checkpointer(url: str) -> Any:
     return SQLCheckpointer(url, max_state_bytes=None)
 
 
-SUBJECTS = [SQLiteSubject(), PostgreSQLSubject(), RedisSubject()]
+SUBJECTS = [SQLiteSubject(), InPostgreSQLSubject(), RedisSubject()]

@@ -12,9 +12,9 @@ from uuid import uuid4
 from agents import SQLiteSession
 from agents.extensions.memory import AsyncSQLiteSession, RedisSession
 
+from benchmarks.frameworks.postgresql_side import PostgreSQLSide, PostgreSQLSubject
 from benchmarks.frameworks.subject import FrameworkSubject, Side
-from benchmarks.subjects import postgresql
-from benchmarks.subjects.postgresql import OwnDatabase
+from benchmarks.subjects.postgresql import asyncpg_url
 from benchmarks.subjects.redis import memory_of, server_version, shared_server
 from benchmarks.turns import turn
 from locus.integrations.openai_agents import LocusSession
@@ -117,40 +117,28 @@ class InRedis(Sessions):
         return memory_of(self._server, self._prefix)
 
 
-class OursInPostgreSQL(Ours):
-    def __init__(self, folder: Path) -> None:
-        self._database = OwnDatabase(postgresql.shared_server())
-        super().__init__(folder, postgresql_checkpointer(dsn=self._database.url))
-
-    def stored_bytes(self) -> int | None:
-        return self._database.stored_bytes()
-
-    async def close(self) -> None:
-        await super().close()
-        self._database.remove()
+class OursInPostgreSQL(PostgreSQLSide, Ours):
+    """Sessions in a database of their own."""
 
 
 class InSQLAlchemy(Sessions):
     """All sessions share an engine, as in a server."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, engine: Any) -> None:
         super().__init__(folder)
-        self._database = OwnDatabase(postgresql.shared_server())
-        self._engine = import_module("sqlalchemy.ext.asyncio").create_async_engine(
-            postgresql.asyncpg_url(self._database.url)
-        )
+        self._engine = engine
 
     def session(self, session_id: str) -> Any:
         from agents.extensions.memory import SQLAlchemySession
 
         return SQLAlchemySession(session_id, engine=self._engine, create_tables=True)
 
-    def stored_bytes(self) -> int | None:
-        return self._database.stored_bytes()
-
     async def close(self) -> None:
         await self._engine.dispose()
-        self._database.remove()
+
+
+class TheirsInPostgreSQL(PostgreSQLSide, InSQLAlchemy):
+    """Sessions in a database of their own."""
 
 
 class OpenAISubject(FrameworkSubject):
@@ -203,26 +191,23 @@ class RedisSubject(OpenAISubject):
         return {"Redis": server_version(shared_server(self._durable))}
 
 
-class PostgreSQLSubject(OpenAISubject):
-    store = "PostgreSQL"
+class InPostgreSQLSubject(PostgreSQLSubject, OpenAISubject):
     own = "`SQLAlchemySession`"
     libraries = ("openai-agents", "sqlalchemy", "asyncpg")
     peers = True
 
     def ours(self, folder: Path) -> Side:
-        return OursInPostgreSQL(folder)
+        return OursInPostgreSQL(folder, lambda url: postgresql_checkpointer(dsn=url))
 
     def theirs(self, folder: Path) -> Side:
-        return InSQLAlchemy(folder)
-
-    def servers(self) -> dict[str, str]:
-        return {"PostgreSQL": postgresql.server_version(postgresql.shared_server())}
+        make: Any = import_module("sqlalchemy.ext.asyncio").create_async_engine
+        return TheirsInPostgreSQL(folder, lambda url: make(asyncpg_url(url)))
 
 
 SUBJECTS = [
     OpenAISubject(),
     AsyncSubject(),
-    PostgreSQLSubject(),
+    InPostgreSQLSubject(),
     RedisSubject(durable=True),
     RedisSubject(durable=False),
 ]

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import importlib
+import json
 import pkgutil
 import sys
 from collections.abc import Callable, Coroutine, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
@@ -21,7 +22,7 @@ from time import perf_counter
 from typing import Any, TypeVar
 
 import benchmarks.frameworks
-from benchmarks.clock import Calls, freeze, frozen, in_turn, timed
+from benchmarks.clock import freeze, frozen, timed
 from benchmarks.costs import FrameworkCost, SideCost
 from benchmarks.frameworks.subject import FrameworkSubject, Side
 from benchmarks.peers.environments import libraries
@@ -32,7 +33,9 @@ FEWEST = 5
 """Rounds that a length gets, however long they take."""
 FEW_READS = 3
 """How often the newest messages of a long session are read: some frameworks read all of it for that."""
-NO_SUBJECTS = {"running", "subject", "table"}
+NO_SUBJECTS = {"postgresql_side", "running", "subject", "table"}
+ELSEWHERE = ("crewai",)
+"""Modules whose framework has an environment of its own, because it can't be installed beside the others."""
 OURS, THEIRS, FLOOR = "ours", "theirs", "floor"
 
 Progress = Callable[[str], None]
@@ -137,16 +140,15 @@ class Lane:
         if not kept[0] or len({len(newest) for newest in kept}) != 1:
             raise RuntimeError(f"{subject.name}: the sides have not kept the same")
         del kept
-        reads: list[Calls] = [{"ms": partial(measured.side.newest, name, NEWEST)} for measured in self.sides.values()]
-        newest = await in_turn(reads, FEW_READS if self._bulk else self._settings.loads)
+        newest = [await self._newest_ms(measured.side, name) for measured in self.sides.values()]
         costs = {
             side: SideCost(
                 turn_ms=median(measured.turns_ms),
-                newest_ms=found["ms"],
+                newest_ms=read_ms,
                 added_bytes=None if measured.before is None else measured.grown / self.rounds,
                 stored_bytes=None if self._bulk or measured.before is None else measured.before + measured.grown,
             )
-            for (side, measured), found in zip(self.sides.items(), newest, strict=True)
+            for (side, measured), read_ms in zip(self.sides.items(), newest, strict=True)
         }
         turns = len(self._names) * (self.length - self._each) + self.rounds
         return FrameworkCost(
@@ -162,6 +164,16 @@ class Lane:
             costs.get(FLOOR),
             self.note,
         )
+
+    async def _newest_ms(self, side: Side, name: str) -> float:
+        """The median of some reads in a row, after a first one.
+
+        They are not made in turn with other sides: one that reads a whole session leaves nothing of the others in the
+        caches of the processor, and a long session would seem to be read more slowly than a short one.
+        """
+        read = partial(side.newest, name, NEWEST)
+        await read()
+        return median([await timed(read) for _ in range(FEW_READS if self._bulk else self._settings.loads)])
 
     async def close(self) -> None:
         for measured in self.sides.values():
@@ -220,10 +232,18 @@ def measure_framework(
     module: str, settings: Settings, folder: Path, progress: Progress, *, peers: bool
 ) -> tuple[list[FrameworkCost], dict[str, str]]:
     """The costs, and the versions of everything that took part."""
-    costs: list[FrameworkCost] = []
-    versions: dict[str, str] = {}
+    if module in ELSEWHERE:
+        return _measured_elsewhere(module, settings, folder) if peers else ([], {})
     if peers and (found := str(libraries(progress))) not in sys.path:
         sys.path.append(found)
+    return _measured_here(module, settings, folder, progress, peers=peers)
+
+
+def _measured_here(
+    module: str, settings: Settings, folder: Path, progress: Progress, *, peers: bool
+) -> tuple[list[FrameworkCost], dict[str, str]]:
+    costs: list[FrameworkCost] = []
+    versions: dict[str, str] = {}
     for number, subject in enumerate(subjects(module, peers=peers)):
         began = perf_counter()
         work = measure_subject(subject, settings, folder / f"subject-{number}")
@@ -232,3 +252,28 @@ def measure_framework(
         versions |= subject.servers()
         progress(f"{subject.name}, {subject.call}, {subject.store}, {subject.own}: {perf_counter() - began:.1f} s")
     return costs, versions
+
+
+def _measured_elsewhere(module: str, settings: Settings, folder: Path) -> tuple[list[FrameworkCost], dict[str, str]]:
+    """The same, in a process that has the environment of the framework's tests."""
+    from tests.integrations.crewai.environment import with_crewai
+
+    order = json.dumps({"module": module, "folder": str(folder), "settings": asdict(settings)})
+    found = json.loads(with_crewai().run("-m", "benchmarks.frameworks.running", order))
+    return [FrameworkCost.from_dict(cost) for cost in found["costs"]], found["versions"]
+
+
+def main() -> None:
+    """Answer `_measured_elsewhere`."""
+    order = json.loads(sys.argv[1])
+    found: dict[str, Any] = {
+        name: tuple(value) if isinstance(value, list) else value for name, value in order["settings"].items()
+    }
+    costs, versions = _measured_here(
+        order["module"], Settings(**found), Path(order["folder"]), lambda _text: None, peers=True
+    )
+    print(json.dumps({"costs": [asdict(cost) for cost in costs], "versions": versions}))
+
+
+if __name__ == "__main__":
+    main()

@@ -180,7 +180,7 @@ def test_a_store_that_does_less_than_the_one_in_memory_shows_it() -> None:
 
 def test_subjects_are_found_by_being_there() -> None:
     assert modules()[0] == "langgraph"
-    assert {"agent_framework", "llmfy", "openai_agents", "strands"} < {*modules()}
+    assert {"a2a", "agent_framework", "crewai", "llmfy", "openai_agents", "strands"} < {*modules()}
     assert modules(["strands"]) == ["strands"]
     with pytest.raises(SystemExit, match="openai_agents"):
         modules(["nothing"])
@@ -189,7 +189,7 @@ def test_subjects_are_found_by_being_there() -> None:
     assert any(subject.peers for subject in subjects("google_adk", peers=True))
 
 
-@pytest.mark.parametrize("module", [name for name in modules() if name not in ("langgraph", "openai_agents", "llmfy")])
+@pytest.mark.parametrize("module", ["agent_framework", "claude_agent_sdk", "google_adk", "pydantic_ai", "strands"])
 def test_every_framework_is_measured(tmp_path: Path, module: str) -> None:
     settings = replace(SETTINGS, framework_lengths=(3,))
     costs, versions = measure_framework(module, settings, tmp_path, lambda _: None, peers=False)
@@ -197,6 +197,15 @@ def test_every_framework_is_measured(tmp_path: Path, module: str) -> None:
     assert {cost.framework for cost in costs} == {subject.name for subject in subjects(module)}
     assert versions.keys() >= {name for subject in subjects(module) for name in subject.libraries}
     assert "SQLite" in versions
+
+
+def test_a_framework_with_an_environment_of_its_own_is_measured_there(tmp_path: Path) -> None:
+    settings = replace(SETTINGS, framework_lengths=(3,))
+    (cost,), versions = measure_framework("crewai", settings, tmp_path, lambda _: None, peers=True)
+    assert cost.theirs is not None
+    assert cost.theirs.turn_ms > 0
+    assert {"crewai", "SQLite"} == {*versions}
+    assert measure_framework("crewai", settings, tmp_path, lambda _: None, peers=False) == ([], {})
 
 
 def test_turns_are_weighed_as_they_are(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 from contextlib import closing
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -251,6 +252,25 @@ async def test_each_run_has_a_digest_of_what_precedes_it(engine: Watched, log: I
         assert fits(runs[older], runs[newer])
     assert not fits(runs[0], runs[2]), "run 1 is between them"
     assert await last.read() == [ITEMS[0], *ITEMS[2:]]
+
+
+async def test_an_append_takes_no_item_apart_that_it_has_just_encoded(
+    engine: Watched, log: ItemLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(item_log, "texts_of", pytest.fail)
+    for start in range(3):
+        await log.append(ITEMS[start : start + 1])
+    assert [run.before is None for commit in engine.commits for run in commit.runs] == [True, False, False]
+
+
+async def test_items_that_look_like_the_border_of_two_are_digested_as_one(engine: Watched, log: ItemLog) -> None:
+    items = ["[\n,]", {"text": '"\n,"', "\n,": [1e22, -0.0, "\u2028\u0085\r\n,"]}, "]"]
+    for _ in range(3):
+        await log.append(items)
+    runs = [run for commit in engine.commits for run in commit.runs]
+    assert all(fits(older, newer) for older, newer in pairwise(runs))
+    assert not fits(runs[0], runs[1]._replace(before=runs[2].before))
+    assert await log.read() == items * 3
 
 
 async def test_a_handle_that_knows_no_items_reads_none_for_a_digest(engine: Watched, log: ItemLog) -> None:
