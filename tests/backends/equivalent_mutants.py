@@ -312,12 +312,10 @@ EQUIVALENT: dict[str, dict[str, tuple[str, ...]]] = {
             "outcome_together: isinstance(answer, Exception) -> False",
             "outcome_together: answer == [b'DAMAGED'] -> False",
         ),
-        "it is about pending writes, and courses do not look at these": (
-            "outcome_together: isinstance(member, Commit) -> True",
-        ),
     },
     "redis": {
         SLOWER: ("RedisEngine.commit: commit.replaces is None -> False",),
+        "what a manifest says is handed over, or else read from it": ("commit_arguments: commit.extents -> False",),
     },
     "postgresql": {
         SLOWER: (

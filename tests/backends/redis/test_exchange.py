@@ -26,6 +26,12 @@ def test_a_command_is_encoded_as_the_driver_does(words: tuple[Any, ...]) -> None
     assert encoded(words) == b"".join(Connection(protocol=2).pack_command(*words))
 
 
+@pytest.mark.parametrize("word", [None, True, 1.5, ["a"]])
+def test_what_is_no_word_is_refused_and_never_sent_as_its_text(word: object) -> None:
+    with pytest.raises(TypeError, match=type(word).__name__):
+        encoded(("GET", word))
+
+
 @pytest.mark.parametrize("single", [False, True], ids=["of a pool", "single"])
 async def test_each_command_has_its_answer_or_its_error(
     single: bool, redis_server: RedisServer, store: RedisStore

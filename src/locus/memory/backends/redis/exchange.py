@@ -26,7 +26,14 @@ def encoded(words: Command) -> bytes:
     """A command as the server reads it: the number of its words, and each with its length."""
     parts = [b"*%d\r\n" % len(words)]
     for word in words:
-        data = word if type(word) is bytes else str(word).encode()
+        if isinstance(word, str):
+            data = word.encode()
+        elif isinstance(word, bytes):
+            data = word
+        elif type(word) is int:
+            data = b"%d" % word
+        else:  # a text of None, or of a truth value, would be taken for an id
+            raise TypeError(f"no word of a command: {type(word).__name__}")
         parts.append(b"$%d\r\n%b\r\n" % (len(data), data))
     return b"".join(parts)
 
