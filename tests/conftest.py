@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import signal
 from collections.abc import Generator
 from typing import Any
 
@@ -20,6 +21,10 @@ if not SOAK:
 # What is collected stays until the end, and it is a million objects: the garbage collector neither looks through them
 # while they become more, nor ever again.
 gc.disable()
+
+# A shell lets what it starts in the background ignore Ctrl-C, and all that this starts in turn.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 pytest_plugins = [
     "tests.servers.fixtures",

@@ -30,6 +30,7 @@ PACKAGE = Path(locus.__file__).parent
 MODULES = 16
 LOAD_FRAMES = {"sqlite": 160}
 SAVE_FRAMES = {"postgresql": 130}
+BLOCKING_SAVE_FRAMES = 110
 
 
 @dataclass
@@ -98,6 +99,19 @@ async def check_both(url: str, backend: str) -> None:
 
 async def test_saves_and_loads_on_sqlite_pass_few_modules(tmp_path: Path) -> None:
     await check_both(f"sqlite:{tmp_path / 'walk.db'}", "sqlite")
+
+
+def test_a_blocking_save_on_sqlite_stays_in_its_thread_and_passes_few_frames(tmp_path: Path) -> None:
+    with walking() as walk, get_checkpointer(f"sqlite:{tmp_path / 'walk.db'}").sync as writer:
+        state = AgentState(agent_id="a")
+        for word in ("one", "two", "three"):
+            state = state.with_message(Message.user(word))
+            walk.begin()
+            writer.save(state, "walk")
+        assert {"memory/runtime/direct.py", "memory/backends/sqlite/commit.py"} <= walk.modules
+        assert "memory/together.py" not in walk.modules
+        assert [walk.calls(hop) for hop in ("_serve", "_submit", "_running", "_turn")] == [0, 0, 0, 0]
+        assert len(walk.frames) <= BLOCKING_SAVE_FRAMES
 
 
 @pytest.mark.postgresql

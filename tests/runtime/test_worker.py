@@ -6,11 +6,14 @@ import asyncio
 import gc
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 import pytest
 
+from locus.memory.runtime.direct import CallersLoop
 from locus.memory.runtime.worker import Worker
 from tests.held import Held
 from tests.samples import run_script
@@ -301,3 +304,90 @@ worker = Worker("forgotten", Resource)
 asyncio.run(worker.run(lambda resource: print("used", flush=True)))
 """
     assert run_script(code).split()[0] == "used"
+
+
+def in_place(call: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
+    """What a blocking call gets, in the thread of its caller."""
+    return CallersLoop().take(call(), InPlace())
+
+
+class InPlace:
+    works_in_place = True
+
+
+def test_a_caller_who_may_block_uses_the_resource_in_his_own_thread(worker: Worker[Resource], opened: Opened) -> None:
+    assert [in_place(lambda: worker.run(Resource.use)) for _ in range(3)] == [1, 2, 3]
+    assert asyncio.run(worker.run(Resource.use)) == 4
+    assert in_place(lambda: worker.run(Resource.use)) == 5
+    (resource,) = opened
+    assert threading.current_thread() in resource.threads
+    assert len(resource.threads) == 2
+    in_place(worker.close)
+    assert resource.closed.is_set()
+
+
+def test_a_caller_gets_in_line_behind_the_jobs_of_event_loops(worker: Worker[Resource], opened: Opened) -> None:
+    held = Held()
+    loop = asyncio.new_event_loop()
+    waiting = [loop.create_task(worker.run(work)) for work in (held, Resource.use)]
+    loop.run_until_complete(asyncio.sleep(0))
+    assert held.begun.wait(30)
+    calling = ThreadPoolExecutor(1)
+    called = calling.submit(in_place, lambda: worker.run(Resource.use))
+    assert not called.done()
+    held.go.set()
+    assert loop.run_until_complete(asyncio.gather(*waiting)) == [True, 1]
+    assert called.result(30) == 2
+    calling.shutdown()
+    loop.run_until_complete(worker.close())
+    loop.close()
+    assert len(opened) == 1
+
+
+def test_a_job_of_an_event_loop_waits_for_a_caller(worker: Worker[Resource], opened: Opened) -> None:
+    held = Held()
+    with ThreadPoolExecutor(2) as pool:
+        calling = pool.submit(in_place, lambda: worker.run(held))
+        assert held.begun.wait(30)
+        job = pool.submit(asyncio.run, worker.run(Resource.use))
+        closing = pool.submit(lambda: (job.result(30), asyncio.run(worker.close())))
+        assert opened[0].calls == 0
+        held.go.set()
+        assert calling.result(30)
+        assert job.result(30) == 1
+        closing.result(30)
+    assert len(opened) == 1
+    assert opened[0].closed.is_set()
+
+
+def test_an_interrupt_closes_what_it_has_left_in_the_middle_of_something(
+    worker: Worker[Resource], opened: Opened
+) -> None:
+    def interrupted(_resource: Resource) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        in_place(lambda: worker.run(interrupted))
+    assert opened[0].closed.is_set()
+    assert in_place(lambda: worker.run(Resource.use)) == 1
+    assert len(opened) == 2
+    in_place(worker.close)
+
+
+def test_what_only_callers_have_used_is_closed_on_a_thread_if_a_loop_closes_it(
+    worker: Worker[Resource], opened: Opened
+) -> None:
+    in_place(lambda: worker.run(Resource.use))
+    (resource,) = opened
+    resource.threads.clear()
+    asyncio.run(worker.close())
+    assert resource.closed.is_set()
+    assert threading.current_thread() not in resource.threads
+
+
+def test_when_it_is_garbage_what_only_callers_have_used_is_closed(opened: Opened) -> None:
+    worker = Worker("unit-test-garbage", opened)
+    in_place(partial(worker.run, Resource.use))
+    del worker
+    gc.collect()
+    assert opened[0].closed.is_set()

@@ -99,6 +99,12 @@ class PointerTable(ThreadTable):
         super().put(row)
         self._latest_row = row
 
+    def clone(self) -> ThreadTable:
+        copy = super().clone()
+        assert isinstance(copy, PointerTable)
+        copy._latest_row = self._latest_row
+        return copy
+
     def row(self, namespace: str, checkpoint_id: str | None) -> Row | None:
         return super().row(namespace, checkpoint_id) if checkpoint_id is not None else self._latest_row
 
@@ -110,9 +116,10 @@ class LatestBesides(OwnTables):
 
 
 class RecountingTable(ThreadTable):
-    def commit(self, commit: Commit) -> Outcome:
+    def remove(self, doomed: Collection[int], spare: Row | None = None) -> Removal:
+        removal = super().remove(doomed, spare)
         self.last_seq = max(self.rows, default=0)
-        return super().commit(commit)
+        return removal
 
 
 class NumbersAgain(OwnTables):

@@ -93,6 +93,7 @@ from locus.memory.model.records import (
     Write,
 )
 from locus.memory.model.retention import (
+    STEPS_NEEDED,
     Line,
     Outlived,
     OutlivedPage,
@@ -101,6 +102,7 @@ from locus.memory.model.retention import (
     outlived_in,
     retention,
     spared,
+    steps_needed,
 )
 from locus.memory.model.sizes import ThreadSizes, freed_by, thread_sizes
 from locus.memory.model.trace import Trace
@@ -801,8 +803,9 @@ class CheckpointStore:
         freed = None
         if by_vacuum:
             kept = retention(datetime.now(UTC), older_than_days, keep_last)
-            orphans = orphaned(measured.orphans(), kept.orphans_before)
-            freed = freed_by(measured, spared(outlived_in(thread_id, entries, kept, orphans), entries))
+            outlived = outlived_in(thread_id, entries, kept, orphaned(measured.orphans(), kept.orphans_before))
+            async with self.using() as engine:
+                freed = freed_by(measured, await _spared(engine, outlived, entries))
         elif deleting:
             revs = {entry.checkpoint_id: (entry.seq, entry.rev) for entry in entries if entry.namespace == namespace}
             missing = next((name for name in deleting if name not in revs), None)
@@ -978,7 +981,7 @@ async def remove_outlived(
         try:
             outlived = found
             if found.checkpoints and isinstance(engine, KeepsWrites):
-                outlived = spared(found, await engine.history(found.thread_id, None, None, None))
+                outlived = await _spared(engine, found, await engine.history(found.thread_id, None, None, None))
             if dry_run:
                 checkpoints += len(outlived.checkpoints)
                 writes += sum(outlived.writes.values())
@@ -991,6 +994,18 @@ async def remove_outlived(
             damaged.append(error)
     done = VacuumProgress(page.looked_at, checkpoints, writes, len(damaged))
     return done, damaged[0] if damaged else None
+
+
+async def _spared(engine: Engine, outlived: Outlived, entries: Sequence[Entry]) -> Outlived:
+    """What a vacuum removes, without what a checkpoint that stays is made from. `entries` are all of the thread."""
+    steps: dict[int, int] = {}
+    for entry in entries if outlived.checkpoints else ():
+        if entry.seq in outlived.checkpoints or STEPS_NEEDED not in entry.metadata:
+            continue
+        stored = await engine.read_part(entry.thread_id, entry.namespace, entry.checkpoint_id, Ends(1))
+        if stored is not None:
+            steps[entry.seq] = steps_needed(entry.metadata, stored.head)
+    return spared(outlived, entries, steps)
 
 
 def check_measuring(

@@ -24,6 +24,7 @@ from locus.memory.model.records import (
     Commit,
     Outcome,
     Stored,
+    TaskWrites,
     Write,
 )
 from locus.memory.model.sizes import text_bytes
@@ -193,6 +194,13 @@ class ObservedStore(CheckpointStore):
     @property
     def keeps_writes(self) -> bool:
         return self._inner.keeps_writes
+
+    @property
+    def commits_with_writes(self) -> bool:
+        return self._inner.commits_with_writes
+
+    def task_writes(self, *args: Any) -> TaskWrites:
+        return self._inner.task_writes(*args)
 
     def using(self) -> Any:
         return self._inner.using()

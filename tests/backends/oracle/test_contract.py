@@ -74,7 +74,7 @@ class Awaited:
 
     @property
     def store(self) -> CheckpointStore:
-        store: CheckpointStore = self._blocking._saver.store
+        store: CheckpointStore = self._blocking._wrapped.store
         return store
 
     @property

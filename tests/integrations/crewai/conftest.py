@@ -23,10 +23,11 @@ __all__ = ["handle", "server_store", "store"]
 
 collect_ignore_glob = [] if find_spec("crewai") else ["test_*.py"]
 
-# Before anybody imports it. Other processes inherit it.
-for name in ("CREWAI_DISABLE_TELEMETRY", "CREWAI_DISABLE_TRACKING", "OTEL_SDK_DISABLED"):
-    os.environ[name] = "true"
-os.environ["CREWAI_TRACING_ENABLED"] = "false"
+if not collect_ignore_glob:
+    # Before anybody imports it. Other processes inherit it; tests without CrewAI measure with OpenTelemetry.
+    for name in ("CREWAI_DISABLE_TELEMETRY", "CREWAI_DISABLE_TRACKING", "OTEL_SDK_DISABLED"):
+        os.environ[name] = "true"
+    os.environ["CREWAI_TRACING_ENABLED"] = "false"
 
 _strangers: list[str] = []
 

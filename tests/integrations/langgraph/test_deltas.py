@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any, TypedDict
@@ -15,6 +16,8 @@ from langgraph.graph import START, StateGraph
 from langgraph.types import Durability, Overwrite
 
 from locus.integrations.langgraph.saver import LocusSaver
+from locus.memory.backends.sqlite.engine import SQLiteEngine
+from locus.memory.model.records import Ancestor
 from tests.integrations.langgraph.graphs import Graph, thread
 
 
@@ -140,3 +143,44 @@ def test_a_channel_nobody_wrote_to_has_no_history(saver: LocusSaver) -> None:
     assert saver.get_delta_channel_history(config=thread(), channels=[]) == {}
     assert saver.get_delta_channel_history(config=thread(), channels=["nothing"]) == {"nothing": {"writes": []}}
     assert saver.get_delta_channel_history(config=thread("none"), channels=["x"]) == {"x": {"writes": []}}
+
+
+@pytest.mark.parametrize("channel", [Short, Notes])
+def test_a_turn_asks_the_same_few_questions_however_long_the_thread(
+    saver: LocusSaver, monkeypatch: pytest.MonkeyPatch, channel: type
+) -> None:
+    asked: Counter[str] = Counter()
+    lines: list[int] = []
+    for name in ("read", "read_since", "read_with_writes", "read_part", "history", "entry", "export", "get_writes"):
+        monkeypatch.setattr(SQLiteEngine, name, _noting(getattr(SQLiteEngine, name), asked, name))
+    ancestors = SQLiteEngine.ancestors
+
+    async def noted(self: SQLiteEngine, *args: Any) -> list[Ancestor]:
+        asked["ancestors"] += 1
+        found = await ancestors(self, *args)
+        lines.append(len(found))
+        return found
+
+    monkeypatch.setattr(SQLiteEngine, "ancestors", noted)
+    builder: Any = StateGraph(channel)
+    builder.add_node("add", lambda state: {"notes": [f"a note {len(state['notes'])}" * 200]})
+    graph: Graph = builder.add_edge(START, "add").compile(checkpointer=saver)
+    for _ in range(30):
+        asked.clear()
+        graph.invoke({"notes": ["in"]}, thread())
+        assert asked["read_with_writes"] == 1
+        assert asked["ancestors"] <= 1, "a checkpoint may have a snapshot itself"
+        # A snapshot that was taken since the last turn is read once.
+        assert asked.total() - asked["ancestors"] <= 2
+        assert not asked["history"] + asked["export"]
+    assert len(lines) > 10
+    assert max(lines) <= 8, "each second turn takes a snapshot"
+    assert len(graph.get_state(thread()).values["notes"]) == 60
+
+
+def _noting(method: Any, asked: Counter[str], name: str) -> Any:
+    async def noted(*args: Any, **options: Any) -> Any:
+        asked[name] += 1
+        return await method(*args, **options)
+
+    return noted

@@ -26,7 +26,7 @@ class SaverCache:
     def __init__(self) -> None:
         self._checkpoints: OrderedDict[CacheKey, CachedCheckpoint] = OrderedDict()
         self._touched: dict[CacheKey, OrderedDict[str, dict[int, Any]]] = {}
-        self._distances: OrderedDict[CacheKey, tuple[str, int | None]] = OrderedDict()
+        self._counters: OrderedDict[CacheKey, tuple[str, Mapping[str, Any]]] = OrderedDict()
         self._deltas: OrderedDict[CacheKey, frozenset[str]] = OrderedDict()
         self._weight = 0
         self._lock = fork_safe_lock()  # a saver may be used from several OS threads and event loops at once
@@ -78,18 +78,28 @@ class SaverCache:
             steps = self._touched.get(key)
             return frozenset(steps.get(checkpoint_id or "", ())) if steps else ()
 
-    def note_distance(self, key: CacheKey, checkpoint_id: str, distance: int | None) -> None:
-        """Remember how far it is from a checkpoint, which was loaded, to the snapshots of its delta channels."""
+    def note_counters(self, key: CacheKey, checkpoint_id: str, counters: Mapping[str, Any]) -> None:
+        """Remember, of a checkpoint that was loaded, how far it is to the snapshots of its delta channels."""
         with self._lock:
-            self._distances.pop(key, None)
-            if distance is not None:
-                self._distances[key] = checkpoint_id, distance
-            while len(self._distances) > self.MAX_NAMESPACES:
-                self._distances.popitem(last=False)
+            self._counters.pop(key, None)
+            if counters:
+                self._counters[key] = checkpoint_id, counters
+            while len(self._counters) > self.MAX_NAMESPACES:
+                self._counters.popitem(last=False)
 
-    def distance(self, key: CacheKey, checkpoint_id: str) -> int | None:
-        noted, distance = self._distances.get(key, ("", None))
-        return distance if noted == checkpoint_id else None
+    def distance(self, key: CacheKey, checkpoint_id: str, channels: Iterable[str]) -> int | None:
+        """How many ancestors a checkpoint has at most up to the snapshots of these channels; None if nobody knows."""
+        noted, counters = self._counters.get(key, ("", NO_COUNTERS))
+        if noted != checkpoint_id:
+            return None
+        steps: list[int] = []
+        for channel in channels:
+            counts = counters.get(channel)
+            plain = [count for count in counts if isinstance(count, int)] if isinstance(counts, list | tuple) else []
+            if not plain:
+                return None
+            steps.append(max(plain))
+        return max(steps, default=None)
 
     def note_deltas(self, key: CacheKey, channels: Iterable[str]) -> None:
         """Remember delta channels: a checkpoint names those that it does not contain."""
@@ -151,6 +161,7 @@ class CachedCheckpoint:
 
 
 NOT_CACHED = CachedCheckpoint()
+NO_COUNTERS: Mapping[str, Any] = {}
 _NO_WEIGHT = CachedCheckpoint(weight=0)
 
 

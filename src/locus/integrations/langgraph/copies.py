@@ -8,7 +8,6 @@ Values of types that cannot be copied with certainty are decoded each time.
 from __future__ import annotations
 
 import datetime
-from collections import OrderedDict
 from collections.abc import Callable
 from decimal import Decimal
 from typing import Any, Final
@@ -32,39 +31,41 @@ Copy = Callable[[], Any]
 
 
 class DecodedTexts:
-    """The values of texts that a codec has decoded. The least recently used are dropped first."""
+    """The values of texts that a codec has decoded. The oldest are dropped first."""
 
     def __init__(self, codec: TypedCodec) -> None:
         self._codec = codec
         self._changes = codec.changes
-        self._copies: OrderedDict[str, Copy | None] = OrderedDict()
+        self._copies: dict[str, Copy | None] = {}
+        """None for a value that cannot be copied."""
         self._weight = 0
         self._lock = fork_safe_lock()  # a saver may be used from several OS threads and event loops at once
 
     def value(self, text: str, decode: Callable[[], Any]) -> Any:
         """The value of a text. `decode` decodes it if that has not been done."""
-        with self._lock:
-            if self._changes != self._codec.changes:  # the same name may stand for another class
+        if self._changes != self._codec.changes:  # the same name may stand for another class
+            with self._lock:
                 self._changes = self._codec.changes
-                self._copies.clear()
-                self._weight = 0
-            known = text in self._copies
-            if known:
-                self._copies.move_to_end(text)
-            copy, changes = self._copies.get(text), self._changes
+                self._copies, self._weight = {}, 0
+        copies = self._copies
+        copy = copies.get(text)  # without the lock: a long thread asks thousands of times
         if copy is not None:
             return copy()
         value = decode()
-        if not known:
-            copy = _copier(value)
-            with self._lock:
-                if changes == self._codec.changes and text not in self._copies:
-                    self._copies[text] = copy
-                    self._weight += len(text)
-                while self._weight > MOST_CHARACTERS:
-                    oldest, _ = self._copies.popitem(last=False)
-                    self._weight -= len(oldest)
+        if text not in copies:
+            self._keep(text, _copier(value), copies)
         return value
+
+    def _keep(self, text: str, copy: Copy | None, copies: dict[str, Copy | None]) -> None:
+        with self._lock:
+            if copies is not self._copies or text in copies:
+                return  # types were added in the meantime, or somebody else was faster
+            copies[text] = copy
+            self._weight += len(text)
+            while self._weight > MOST_CHARACTERS:
+                oldest = next(iter(copies))
+                del copies[oldest]
+                self._weight -= len(oldest)
 
 
 class _NoCopyError(Exception):

@@ -380,11 +380,3 @@ def counted(metadata: Mapping[str, Any]) -> Mapping[str, Any]:
     how many steps."""
     counters = metadata.get(COUNTERS)
     return counters if isinstance(counters, Mapping) else {}
-
-
-def distance_of(metadata: Mapping[str, Any]) -> int | None:
-    """How many ancestors of a checkpoint there are at most up to the snapshots of its delta channels; None if it does
-    not say so."""
-    steps = [max(counts) for counts in counted(metadata).values() if isinstance(counts, list | tuple) and counts]
-    known = [step for step in steps if isinstance(step, int)]
-    return max(known, default=None)

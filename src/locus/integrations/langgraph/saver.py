@@ -49,7 +49,6 @@ from locus.integrations.langgraph.read import (
     config_of,
     counted,
     delta_ancestors,
-    distance_of,
     stored_path,
     stored_value,
 )
@@ -146,7 +145,7 @@ class LocusSaver(BothWaysStoreUser, BaseCheckpointSaver[Any]):
             return None
         loaded = self._reader.tuple_of(stored)
         self._cache.load(key, stored.version, loaded_lists(stored.version, loaded.checkpoint))
-        self._cache.note_distance(key, stored.version.checkpoint_id, distance_of(loaded.metadata))
+        self._cache.note_counters(key, stored.version.checkpoint_id, counted(loaded.metadata))
         return loaded
 
     async def alist(
@@ -344,7 +343,7 @@ class LocusSaver(BothWaysStoreUser, BaseCheckpointSaver[Any]):
                 return {channel: {"writes": []} for channel in channels}
             checkpoint_id = entry.checkpoint_id
         document = self._store.encoded_document(thread_id, stored)
-        distance = self._cache.distance((thread_id, stored), checkpoint_id)
+        distance = self._cache.distance((thread_id, stored), checkpoint_id, channels)
         return await channel_history(self._reader, document, checkpoint_id, channels, distance)
 
     def get_next_version(self, current: Version | None, channel: None) -> Version:

@@ -249,38 +249,38 @@ def outlived_in(thread_id: str, entries: Sequence[Entry], kept: Retention, write
 STEPS_NEEDED = "counters_since_delta_snapshot"
 """LangGraph's key in the metadata of a checkpoint whose delta channels are told by its ancestors, and by their pending
 writes. Of each channel it has two counts; the larger one is how many ancestors that takes at most."""
+WRITTEN = "channel_versions"
+"""LangGraph's key in the head of a checkpoint, with the channels that were ever written. The others need nothing."""
 
 
-def spared(outlived: Outlived, entries: Iterable[Entry]) -> Outlived:
+def spared(outlived: Outlived, entries: Iterable[Entry], steps_needed: Mapping[int, int]) -> Outlived:
     """What a vacuum removes, without ancestors that a checkpoint which stays is made from.
 
-    `entries` are all of the thread.
+    `entries` are all of the thread, and `steps_needed` is how many ancestors a checkpoint needs, by sequence number.
     """
     by_id = {(entry.namespace, entry.checkpoint_id): entry for entry in entries}
     needed: dict[int, int] = {}
     for entry in by_id.values():
-        steps = 0 if entry.seq in outlived.checkpoints else _steps_needed(entry.metadata)
         at: Entry | None = entry
+        # One more than its ancestors, so that all that are needed have a number from 1 on.
+        steps = steps_needed.get(entry.seq, 0) + 1
         # Where another checkpoint has needed as many from here on, the rest is known. That also ends a circle.
-        while at is not None and steps > needed.get(at.seq, 0):
+        while at is not None and steps > max(1 if at is entry else 0, needed.get(at.seq, 0)):
             needed[at.seq] = steps
             steps -= 1
             at = by_id.get((at.namespace, at.parent_id)) if at.parent_id is not None else None
-            if at is not None and not steps:
-                needed.setdefault(at.seq, 0)
     kept = {seq: rev for seq, rev in outlived.checkpoints.items() if seq not in needed}
     return outlived if len(kept) == len(outlived.checkpoints) else replace(outlived, checkpoints=kept)
 
 
-def _steps_needed(metadata: str) -> int:
-    """How many ancestors a checkpoint with this metadata needs; 0 for whatever does not look like that."""
-    if STEPS_NEEDED not in metadata:
-        return 0
-    counters = decode(metadata).get(STEPS_NEEDED)
-    counts = counters.values() if isinstance(counters, dict) else ()
-    plain = (count.get("value") if isinstance(count, dict) else count for count in counts)
-    steps = [step for pair in plain if isinstance(pair, list) for step in pair if type(step) is int]
-    return max(steps, default=0)
+def steps_needed(metadata: str, head: str) -> int:
+    """How many ancestors a checkpoint is made from; 0 for whatever does not look like that."""
+    counters, fields = decode(metadata).get(STEPS_NEEDED), decode(head)
+    written = fields.get(WRITTEN) if isinstance(fields, dict) else None
+    counts = counters.items() if isinstance(counters, dict) else ()
+    used = [count for name, count in counts if not isinstance(written, dict) or name in written]
+    plain = [count.get("value") if isinstance(count, dict) else count for count in used]
+    return max((step for pair in plain if isinstance(pair, list) for step in pair if type(step) is int), default=0)
 
 
 def orphaned(writes: Mapping[Place, int], before: datetime, changed: datetime | None = None) -> dict[Place, int]:

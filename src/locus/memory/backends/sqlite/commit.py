@@ -53,7 +53,7 @@ def commit_within(connection: sqlite3.Connection, commit: Commit) -> Outcome:
     outcome = append(connection, commit)
     if outcome is None:
         return execute(connection, SQLiteThreads(connection).commit(commit))
-    if outcome.is_written:
+    if commit.writes and outcome.is_written:
         execute(connection, SQLiteThreads(connection).put_all(commit.writes))
     return outcome
 
@@ -119,7 +119,7 @@ def _follows(commit: Commit, base: Base) -> bool:
 
 
 def _write(connection: sqlite3.Connection, commit: Commit, key: int, seq: int, parent_id: str) -> None:
-    step, known = connection.execute, branches_sent_before(commit)
+    step, known = connection.execute, () if commit.fresh_id else branches_sent_before(commit)
     for run in commit.runs:
         step(_INSERT_VALUE if run.branch in known else _INSERT_RUN, SQL.new_run(key, run, seq))
     for run in commit.values:

@@ -70,8 +70,10 @@ class VacuumLaws(Laws):
         backend = dicts(checkpointer)
         for number in range(6):
             tagged: Any = [number % 4, number] if number < 5 else {"$type": "tuple", "value": [1, 3]}
-            about = {"counters_since_delta_snapshot": {"messages": tagged, "files": [0, 1]}}
-            await backend.save("t", {"number": number}, str(number), about)
+            about: dict[str, Any] = {"counters_since_delta_snapshot": {"messages": tagged, "files": [0, 1]}}
+            written = {"channel_versions": {"messages": 1}} if number == 5 else {}
+            about["counters_since_delta_snapshot"]["never written"] = [0, 100]
+            await backend.save("t", {"number": number, **written}, str(number), about)
             await backend.put_writes("t", str(number), "task", [("messages", number)])
             await backend.save("u", {"number": number}, str(number), {"counters_since_delta_snapshot": "nothing"})
         await backend.save("t", {}, "fork", {}, parent="1")
