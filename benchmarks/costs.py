@@ -128,8 +128,8 @@ class FrameworkCost:
         return self.framework, self.call, self.store, self.own
 
     def adds(self, side: SideCost | None) -> float | None:
-        """The milliseconds by which a turn takes longer than with the framework's store in memory."""
-        if side is None:
+        """The milliseconds by which a turn takes longer than with the framework's store in memory, if it has one."""
+        if side is None or (self.in_memory is not None and self.floor is None):
             return None
         return side.turn_ms - (self.floor.turn_ms if self.floor else 0.0)
 

@@ -64,8 +64,8 @@ def _findings(report: Report) -> Iterator[str]:
     saves = [cost for cost in report.saves if (cost.backend, cost.workload) == ("sqlite FULL", "append")]
     if saves:
         yield (
-            "- **The cost stays flat.** If every save writes the whole state, *n* turns cost *n²* bytes. Locus stores"
-            f" each message once. On SQLite, a save takes {ms(saves[0].save_ms)} ms at turn {saves[0].length:,} and"
+            "- **The cost stays flat.** Locus stores each message once."
+            f" On SQLite, a save takes {ms(saves[0].save_ms)} ms at turn {saves[0].length:,} and"
             f" {ms(saves[-1].save_ms)} ms at turn {saves[-1].length:,}."
         )
     graphs = [cost for cost in _graphs(report) if cost.length == SMALL_TURN]
@@ -101,10 +101,10 @@ def _graph_table(report: Report) -> Iterator[str]:
     yield ""
     yield (
         f"  (Version {known['Locus']}, {known['date']}, {known['system']}, Python {known['Python']}, SQLite"
-        f" {known['SQLite']}, PostgreSQL"
+        f" {known['SQLite']},"
     )
     yield (
-        f"  {versions['PostgreSQL']}, LangGraph {versions['langgraph']}, its saver"
+        f"  PostgreSQL {versions['PostgreSQL']}, LangGraph {versions['langgraph']}, its saver"
         f" {versions['langgraph-checkpoint-postgres']}.)"
     )
 
@@ -114,7 +114,7 @@ def _added(cost: FrameworkCost | None) -> str:
 
 
 def _kb(side: SideCost) -> str:
-    return f"{(side.added_bytes or 0) / 1e3:,.1f}"
+    return ms((side.added_bytes or 0) / 1e3)
 
 
 def _mb(value: float | None) -> str:

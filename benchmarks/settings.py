@@ -53,7 +53,7 @@ class Settings:
     framework_rounds: int = 40
     framework_seconds: float = 10.0
     """How long the turns of a length may be timed before it is left at what it has, on all sides together."""
-    framework_growth_seconds: float = 60.0
+    framework_growth_seconds: float = 30.0
     """How long a side may take to come to a length, before it is left out."""
     object_turns: int = 1_000
     peer_lengths: tuple[int, ...] = (10, 100, 1_000)

@@ -112,7 +112,7 @@ class Lane:
 
     @property
     def done(self) -> bool:
-        if self.rounds >= len(self._names) * self._each:
+        if not self.sides or self.rounds >= len(self._names) * self._each:
             return True
         return self.rounds >= FEWEST and self.seconds > self._settings.framework_seconds
 
@@ -131,25 +131,7 @@ class Lane:
 
     async def cost(self) -> FrameworkCost:
         subject = self._subject
-        for measured in self.sides.values():
-            stored = measured.side.stored_bytes()
-            if stored is not None and measured.before is not None:
-                measured.grown = stored - measured.before
-        name = self._names[(self.rounds - 1) // self._each]
-        kept = [await measured.side.newest(name, NEWEST) for measured in self.sides.values()]
-        if not kept[0] or len({len(newest) for newest in kept}) != 1:
-            raise RuntimeError(f"{subject.name}: the sides have not kept the same")
-        del kept
-        newest = [await self._newest_ms(measured.side, name) for measured in self.sides.values()]
-        costs = {
-            side: SideCost(
-                turn_ms=median(measured.turns_ms),
-                newest_ms=read_ms,
-                added_bytes=None if measured.before is None else measured.grown / self.rounds,
-                stored_bytes=None if self._bulk or measured.before is None else measured.before + measured.grown,
-            )
-            for (side, measured), read_ms in zip(self.sides.items(), newest, strict=True)
-        }
+        costs = await self._costs() if self.sides else {}
         turns = len(self._names) * (self.length - self._each) + self.rounds
         return FrameworkCost(
             subject.name,
@@ -164,6 +146,28 @@ class Lane:
             costs.get(FLOOR),
             self.note,
         )
+
+    async def _costs(self) -> dict[str, SideCost]:
+        """What the turns have cost on each side. All have to have kept the same."""
+        for measured in self.sides.values():
+            stored = measured.side.stored_bytes()
+            if stored is not None and measured.before is not None:
+                measured.grown = stored - measured.before
+        name = self._names[(self.rounds - 1) // self._each]
+        kept = [await measured.side.newest(name, NEWEST) for measured in self.sides.values()]
+        if not kept[0] or len({len(newest) for newest in kept}) != 1:
+            raise RuntimeError(f"{self._subject.name}: the sides have not kept the same")
+        del kept
+        newest = [await self._newest_ms(measured.side, name) for measured in self.sides.values()]
+        return {
+            side: SideCost(
+                turn_ms=median(measured.turns_ms),
+                newest_ms=read_ms,
+                added_bytes=None if measured.before is None else measured.grown / self.rounds,
+                stored_bytes=None if self._bulk or measured.before is None else measured.before + measured.grown,
+            )
+            for (side, measured), read_ms in zip(self.sides.items(), newest, strict=True)
+        }
 
     async def _newest_ms(self, side: Side, name: str) -> float:
         """The median of some reads in a row, after a first one.

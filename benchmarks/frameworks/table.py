@@ -56,9 +56,10 @@ def _of_graphs(costs: Sequence[FrameworkCost]) -> Iterator[Figure]:
             shown = f"{ours / theirs:.2f} ({signed(ours)} and {signed(theirs)} ms)"
             yield Figure(what, name, f"≤ {limit:g}", shown, ours <= limit * theirs)
     first = next((cost for cost in costs if cost.length in GRAPH_LIMITS), costs[0])
-    before, after = first.adds(first.ours), costs[-1].adds(costs[-1].ours)
-    if before is not None and after is not None and first is not costs[-1]:
-        what = f"what the saver adds to a turn, at {costs[-1].length:,} ÷ at {first.length:,} turns"
+    last = [cost for cost in costs if cost.adds(cost.ours) is not None or cost is first][-1]
+    before, after = first.adds(first.ours), last.adds(last.ours)
+    if before is not None and after is not None and first is not last:
+        what = f"what the saver adds to a turn, at {last.length:,} ÷ at {first.length:,} turns"
         shown = f"{signed(before)} → {signed(after)} ms"
         yield Figure(what, name, f"≤ {GRAPH_GROWTH:g}", shown, after <= GRAPH_GROWTH * before)
 
@@ -71,16 +72,16 @@ def _of_sessions(costs: Sequence[FrameworkCost]) -> Iterator[Figure]:
             ratio = cost.ours.turn_ms / cost.theirs.turn_ms
             what = f"a save ÷ the framework's own, at {cost.length:,} turns"
             yield Figure(what, name, f"≤ {NOT_SLOWER:g}×", f"{ratio:.2f}×", ratio <= NOT_SLOWER)
-    first, last = costs[0], costs[-1]
-    if first.ours is None or last.ours is None:
+    measured = [(cost, cost.ours) for cost in costs if cost.ours is not None]
+    if not measured:
         return
+    (first, early), (last, late) = measured[0], measured[-1]
     span = f"at {last.length:,} ÷ at {first.length:,} turns"
-    yield _flat(f"a save, {span}", name, first.ours.turn_ms, last.ours.turn_ms)
-    yield _flat(f"the newest {NEWEST} messages, {span}", name, first.ours.newest_ms, last.ours.newest_ms)
-    whole = [cost for cost in costs if cost.ours is not None and cost.ours.stored_bytes is not None]
-    if whole and whole[-1].ours is not None:
-        cost = whole[-1]
-        stored = (whole[-1].ours.stored_bytes or 0) / cost.content_bytes
+    yield _flat(f"a save, {span}", name, early.turn_ms, late.turn_ms)
+    yield _flat(f"the newest {NEWEST} messages, {span}", name, early.newest_ms, late.newest_ms)
+    whole = [(cost, ours.stored_bytes) for cost, ours in measured if ours.stored_bytes is not None]
+    for cost, stored_bytes in whole[-1:]:
+        stored = stored_bytes / cost.content_bytes
         what = f"stored bytes ÷ content, at {cost.length:,} turns"
         yield Figure(what, name, f"≤ {STORED:g}", f"{stored:.2f}", stored <= STORED)
 

@@ -284,7 +284,7 @@ def test_the_pages_get_the_figures_of_one_run(report: Report, tmp_path: Path, mo
             assert text.endswith("\n<!-- /figures -->\nafter\n")
             assert "outdated" not in text
     assert "a save takes 1 ms at turn 10 and 1 ms at turn 1,000" in " ".join(readme.split())
-    assert "adds 5.0 KB to PostgreSQL; with LangGraph's own saver 6,000.0 KB" in " ".join(readme.split())
+    assert "adds 5 KB to PostgreSQL; with LangGraph's own saver 6,000 KB" in " ".join(readme.split())
     assert "| `add_messages` | 2 → 4 | 1,000 → −1 |" in readme, "even where somebody else is better"
     assert "PostgreSQL 17.2, LangGraph 1.2.22, its saver 3.2.0" in " ".join(readme.split())
     assert "### A turn through the framework" in benchmarks

@@ -14,7 +14,7 @@ from benchmarks.clock import settled
 from benchmarks.costs import FrameworkCost, SideCost
 from benchmarks.frameworks.langgraph import Deltas, PostgreSQLGraph, SQLiteGraph, WholeList
 from benchmarks.frameworks.openai_agents import OpenAISubject
-from benchmarks.frameworks.running import Lane, driven, measure_framework, measure_subject, modules, subjects
+from benchmarks.frameworks.running import driven, measure_framework, measure_subject, modules, subjects
 from benchmarks.frameworks.subject import FrameworkSubject, Side
 from benchmarks.frameworks.table import framework_figures, framework_notes, framework_table
 from benchmarks.settings import QUICK
@@ -96,12 +96,18 @@ async def test_a_framework_without_a_store_of_its_own_is_measured_alone(tmp_path
 
 async def test_a_store_that_is_too_slow_is_left_out_and_named(tmp_path: Path) -> None:
     settings = replace(SETTINGS, framework_growth_seconds=-1.0)
-    lane = Lane(OpenAISubject(), 5, settings, tmp_path)
-    await lane.grow()
-    assert lane.sides == {}
-    assert "theirs: 1 turns in" in lane.note
-    cost = replace(graph(400), note=lane.note, theirs=None)
-    assert "400 turns: ours: 1 turns in" in framework_notes([cost], {})
+    cost, _ = await measure_subject(OpenAISubject(), settings, tmp_path)
+    assert (cost.ours, cost.theirs, cost.floor) == (None, None, None)
+    assert "theirs: 1 turns in" in cost.note
+    assert "| 2 | – | – | – | – | – | – | – | – | – | – |" in framework_table([cost])
+    assert "2 turns: ours: 1 turns in" in framework_notes([cost], {})
+    assert framework_figures([cost]) == []
+
+
+def test_what_a_store_adds_is_not_told_where_the_floor_was_left_out() -> None:
+    cost = replace(graph(10_000), floor=None)
+    assert (cost.adds(cost.ours), cost.adds(cost.theirs)) == (None, None)
+    assert framework_figures([graph(30), cost]) == framework_figures([graph(30)])
 
 
 class Forgetful(Side):
