@@ -31,7 +31,19 @@ from locus.memory.model.commit_rules import continued_runs, decide
 from locus.memory.model.manifest import wanted
 from locus.memory.model.payloads import dict_from, dict_payload
 from locus.memory.model.plan import Plan, Planner
-from locus.memory.model.records import ANY, Base, Commit, Entry, Known, Outcome, RunInfo, Unset, Verdict, Write
+from locus.memory.model.records import (
+    ANY,
+    Base,
+    Commit,
+    Entry,
+    Known,
+    Outcome,
+    RunInfo,
+    TaskWrites,
+    Unset,
+    Verdict,
+    Write,
+)
 from locus.memory.model.retention import ancestors, new_parents, unneeded_runs
 from locus.memory.model.trace import FieldTrace, Trace
 from tests.backends.sql.lost_saves import alter
@@ -957,7 +969,7 @@ class Course:
         engine = self._engine
         assert isinstance(engine, KeepsWrites)
         self._told.append(f"put writes in {thread_id!r}")
-        await engine.put_writes(thread_id, "", IDS[0], "task", [Write("task", "", 0, "channel", "1")])
+        await engine.put_writes(TaskWrites(thread_id, "", IDS[0], "task", (Write("task", "", 0, "channel", "1"),)))
 
     async def _compare(self, thread_id: str) -> None:
         """The history of a thread, and every checkpoint with its payload."""

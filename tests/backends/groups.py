@@ -6,7 +6,6 @@ from collections import Counter
 from dataclasses import replace
 from itertools import count
 from random import Random
-from typing import Any
 
 from locus.memory.engine import CommitsTogether, Engine, KeepsWrites
 from locus.memory.model.payloads import dict_from
@@ -74,8 +73,7 @@ async def _alone(engine: Engine, member: Member) -> Outcome:
     if isinstance(member, Commit):
         return await engine.commit(member)
     assert isinstance(engine, KeepsWrites)
-    where = (member.thread_id, member.namespace, member.checkpoint_id, member.task_id)
-    await engine.put_writes(*where, member.writes, keep_numbered=member.keep_numbered)
+    await engine.put_writes(member)
     return Outcome(Verdict.COMMITTED)
 
 
@@ -122,12 +120,10 @@ def committing_together(engine: Engine) -> Engine:
             await commit(other)
         return await commit(member) if found is None else found
 
-    async def put_in_group(*place: Any, keep_numbered: bool = False) -> None:
-        thread_id, namespace, checkpoint_id, task_id, writes = place
-        member = TaskWrites(thread_id, namespace, checkpoint_id, task_id, tuple(writes), keep_numbered)
-        (found,) = await engine.commit_together([member])
+    async def put_in_group(task: TaskWrites) -> None:
+        (found,) = await engine.commit_together([task])
         if found is None:
-            await put_writes(*place, keep_numbered=keep_numbered)
+            await put_writes(task)
 
     vars(engine).update(commit=in_group, put_writes=put_in_group)
     return engine

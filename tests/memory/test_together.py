@@ -22,7 +22,7 @@ from locus.memory.backends.sqlite.engine import SQLiteEngine
 from locus.memory.checkpointer import Checkpointer
 from locus.memory.engine import CommitsTogether, NotConfirmed, NothingCommitted
 from locus.memory.item_log import ItemLog
-from locus.memory.model.records import Commit, Outcome, TaskWrites, Verdict, Write
+from locus.memory.model.records import Commit, Outcome, TaskWrites, Verdict
 from locus.memory.registry import get_checkpointer
 from locus.memory.store import CheckpointStore
 from locus.server.app import create_app
@@ -87,19 +87,9 @@ class Engine(MemoryEngine, CommitsTogether):
         await self._pass(commit)
         return await super().commit(commit)
 
-    async def put_writes(
-        self,
-        thread_id: str,
-        namespace: str,
-        checkpoint_id: str,
-        task_id: str,
-        writes: Sequence[Write],
-        *,
-        keep_numbered: bool = False,
-    ) -> None:
-        place = (thread_id, namespace, checkpoint_id, task_id)
-        await self._pass(TaskWrites(*place, tuple(writes), keep_numbered))
-        await super().put_writes(*place, writes, keep_numbered=keep_numbered)
+    async def put_writes(self, task: TaskWrites) -> None:
+        await self._pass(task)
+        await super().put_writes(task)
 
     async def commit_together(self, group: Sequence[Member]) -> list[Outcome | None]:
         await self._pass(*group)
@@ -113,8 +103,7 @@ class Engine(MemoryEngine, CommitsTogether):
             elif isinstance(member, Commit):
                 outcomes.append(await super().commit(member))
             else:
-                place = (member.thread_id, member.namespace, member.checkpoint_id, member.task_id)
-                await super().put_writes(*place, member.writes, keep_numbered=member.keep_numbered)
+                await super().put_writes(member)
                 outcomes.append(Outcome(Verdict.COMMITTED))
         return outcomes
 

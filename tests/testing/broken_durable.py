@@ -21,7 +21,7 @@ from locus.memory.backends.sqlite.client import Query
 from locus.memory.backends.sqlite.commit import commit_apart
 from locus.memory.backends.sqlite.engine import SQLiteEngine
 from locus.memory.checkpointer import Checkpointer
-from locus.memory.model.records import ANY, Base, Commit, Entry, Outcome, Run, Stored, TaskWrites, Verdict, Write
+from locus.memory.model.records import ANY, Base, Commit, Entry, Outcome, Run, Stored, TaskWrites, Verdict
 from locus.memory.store import CheckpointStore
 from locus.testing.stores import Stall
 from tests.backends.embedded import FileStore, SQLiteStore, StallInSQLite
@@ -134,18 +134,9 @@ class TooEarly(SQLite):
         await self._catch_up()
         return await super().delete(thread_id, namespace, seqs)
 
-    async def put_writes(
-        self,
-        thread_id: str,
-        namespace: str,
-        checkpoint_id: str,
-        task_id: str,
-        writes: Sequence[Write],
-        *,
-        keep_numbered: bool = False,
-    ) -> None:
+    async def put_writes(self, task: TaskWrites) -> None:
         await self._catch_up()
-        await super().put_writes(thread_id, namespace, checkpoint_id, task_id, writes, keep_numbered=keep_numbered)
+        await super().put_writes(task)
 
     async def close(self) -> None:
         await self._catch_up()

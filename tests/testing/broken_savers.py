@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 from locus.memory.backends.memory import MemoryEngine
-from locus.memory.model.records import DEFAULT_NAMESPACE, Commit, Entry, Outcome, Stored, Write
+from locus.memory.model.records import DEFAULT_NAMESPACE, Commit, Entry, Outcome, Stored, TaskWrites, Write
 from locus.memory.model.table import ThreadTable
 from locus.memory.saver import CheckpointInfo, CheckpointSaver, SavedCheckpoint
 
@@ -16,37 +16,19 @@ from locus.memory.saver import CheckpointInfo, CheckpointSaver, SavedCheckpoint
 class OneSetOfWrites(MemoryEngine):
     """What a task writes takes the place of all that it wrote before, special or not."""
 
-    async def put_writes(
-        self,
-        thread_id: str,
-        namespace: str,
-        checkpoint_id: str,
-        task_id: str,
-        writes: Sequence[Write],
-        *,
-        keep_numbered: bool = False,
-    ) -> None:
-        table = self._tables.setdefault(thread_id, ThreadTable(thread_id))
-        kept = table.writes.get((namespace, checkpoint_id), {})
-        for key in [key for key in kept if key[0] == task_id and not keep_numbered]:
+    async def put_writes(self, task: TaskWrites) -> None:
+        table = self._tables.setdefault(task.thread_id, ThreadTable(task.thread_id))
+        kept = table.writes.get((task.namespace, task.checkpoint_id), {})
+        for key in [key for key in kept if key[0] == task.task_id and not task.keep_numbered]:
             del kept[key]
-        await super().put_writes(thread_id, namespace, checkpoint_id, task_id, writes, keep_numbered=keep_numbered)
+        await super().put_writes(task)
 
 
 class SpecialReplaces(MemoryEngine):
     """Special writes take the place of the numbered ones."""
 
-    async def put_writes(
-        self,
-        thread_id: str,
-        namespace: str,
-        checkpoint_id: str,
-        task_id: str,
-        writes: Sequence[Write],
-        *,
-        keep_numbered: bool = False,
-    ) -> None:
-        await super().put_writes(thread_id, namespace, checkpoint_id, task_id, writes)
+    async def put_writes(self, task: TaskWrites) -> None:
+        await super().put_writes(replace(task, keep_numbered=False))
 
 
 class AsTextWrites(MemoryEngine):

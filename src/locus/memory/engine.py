@@ -390,19 +390,10 @@ class KeepsWrites(ABC):
     """Pending writes: what tasks have written beside a checkpoint that does not include it yet."""
 
     @abstractmethod
-    async def put_writes(
-        self,
-        thread_id: str,
-        namespace: str,
-        checkpoint_id: str,
-        task_id: str,
-        writes: Sequence[Write],
-        *,
-        keep_numbered: bool = False,
-    ) -> None:
+    async def put_writes(self, task: TaskWrites) -> None:
         """Replace all writes of a task with index ≥ 0, and of those with a negative index the ones that are given.
 
-        `keep_numbered` lets writes with index ≥ 0 stay unless they are given anew.
+        `task.keep_numbered` lets writes with index ≥ 0 stay unless they are given anew.
         """
 
     @abstractmethod

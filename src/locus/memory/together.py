@@ -328,6 +328,5 @@ async def send_alone(engine: Engine, member: Member) -> Outcome:
     if isinstance(member, Commit):
         return await engine.commit(member)
     assert isinstance(engine, KeepsWrites)
-    place = (member.thread_id, member.namespace, member.checkpoint_id, member.task_id)
-    await engine.put_writes(*place, member.writes, keep_numbered=member.keep_numbered)
+    await engine.put_writes(member)
     return Outcome(Verdict.COMMITTED)

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 from locus.errors import CapabilityError, ConflictError
 from locus.memory.engine import KeepsWrites
 from locus.memory.model.ids import check_id, check_ids, new_id
-from locus.memory.model.records import Base, Commit, Entry, Verdict, Write
+from locus.memory.model.records import Base, Commit, Entry, TaskWrites, Verdict, Write
 from locus.memory.store import SPECIAL_CHANNELS, CheckpointStore
 from locus.transfer.content import MovedCheckpoint, MovedContent, Planned, entry_header
 
@@ -192,7 +192,7 @@ class ThreadWriter:
         place = (self._thread_id, checkpoint.namespace, checkpoint.checkpoint_id)
         async with self._store.using():
             for task_id, writes in tasks.items():
-                await engine.put_writes(*place, task_id, in_positions(writes))
+                await engine.put_writes(TaskWrites(*place, task_id, tuple(in_positions(writes))))
 
 
 class Indexed(Protocol):

@@ -53,6 +53,7 @@ from locus.memory.model.records import (
     Path,
     Run,
     Stored,
+    TaskWrites,
     Unset,
     Verdict,
     Write,
@@ -345,11 +346,12 @@ def exported_from(data: Any) -> Exported:
     )
 
 
-def writes_text(task_id: str, task_path: str, writes: Sequence[Write], keep_numbered: bool = False) -> str:
+def writes_text(task: TaskWrites) -> str:
     """The pending writes of a task as JSON, in order. Their indexes follow from the order and the channels."""
-    rows = (f"[{encode_trusted(write.channel)},{write.value}]" for write in writes)
-    names = f'"task_id":{encode_trusted(task_id)},"task_path":{encode_trusted(task_path)}'
-    numbering = ',"keep_numbered":true' if keep_numbered else ""
+    rows = (f"[{encode_trusted(write.channel)},{write.value}]" for write in task.writes)
+    task_path = task.writes[0].task_path if task.writes else ""
+    names = f'"task_id":{encode_trusted(task.task_id)},"task_path":{encode_trusted(task_path)}'
+    numbering = ',"keep_numbered":true' if task.keep_numbered else ""
     return f'{{{names}{numbering},"writes":[{",".join(rows)}]}}'
 
 

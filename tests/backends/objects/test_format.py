@@ -14,7 +14,7 @@ from locus.memory.backends.objects.backend import ObjectCheckpointStore
 from locus.memory.backends.objects.engine import ObjectEngine
 from locus.memory.backends.objects.schema import VERSION, event_record, thread_name
 from locus.memory.model.parts import Range, page_of
-from locus.memory.model.records import Base, Commit, Run, Stored, Verdict, Write
+from locus.memory.model.records import Base, Commit, Run, Stored, TaskWrites, Verdict, Write
 from locus.memory.storage import StorageBackend
 from tests.backends.objects.in_memory import MemoryObjectStore
 from tests.backends.objects.small import make_small
@@ -45,7 +45,9 @@ async def story() -> MemoryObjectStore:
     store = MemoryObjectStore()
     engine = ObjectEngine(store)
     await engine.commit(commit(1))
-    await engine.put_writes(THREAD, "default", "c1", "task", [Write("task", "path", 0, "channel", '"value"')])
+    await engine.put_writes(
+        TaskWrites(THREAD, "default", "c1", "task", (Write("task", "path", 0, "channel", '"value"'),))
+    )
     for number in range(2, 15):
         await engine.commit(commit(number, Base(f"c{number - 1}", f"r{number - 1}")))
     history = await engine.history(THREAD, None, None, None)

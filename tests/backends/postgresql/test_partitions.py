@@ -245,9 +245,9 @@ async def test_pending_writes_of_one_thread_leave_those_of_others_alone(engine: 
     threads = [f"t{number}" for number in range(8)]
     for number, thread in enumerate(threads):
         await engine.commit(first(thread))
-        await engine.put_writes(thread, "default", "a", "task", wrote(f"{number}"))
+        await engine.put_writes(TaskWrites(thread, "default", "a", "task", wrote(f"{number}")))
     for number, thread in enumerate(threads):
-        await engine.put_writes(thread, "default", "a", "task", wrote(f"{number + 100}"))
+        await engine.put_writes(TaskWrites(thread, "default", "a", "task", wrote(f"{number + 100}")))
         left = [(await engine.get_writes(name, "default", "a", None))[0].value for name in threads]
         assert left == [f"{at + 100 * (at <= number)}" for at in range(8)]
 
@@ -257,7 +257,7 @@ async def test_pending_writes_of_a_group_leave_those_of_others_alone(engine: Pos
     threads = [f"t{number}" for number in range(12)]
     await engine.commit_together([first(thread) for thread in threads])
     for number, thread in enumerate(threads):
-        await engine.put_writes(thread, "default", "a", "task", wrote(f"{number}", "2", "3"))
+        await engine.put_writes(TaskWrites(thread, "default", "a", "task", wrote(f"{number}", "2", "3")))
     for changed in (threads[:5], threads[3:9]):
         group = [TaskWrites(thread, "default", "a", "task", wrote("99")) for thread in changed]
         assert None not in await engine.commit_together(group)

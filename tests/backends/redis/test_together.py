@@ -6,6 +6,7 @@ import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -113,7 +114,7 @@ async def test_a_server_that_forgot_the_scripts_is_sent_them(store: RedisStore) 
         with store.client() as client:
             client.script_flush()
         writes = TaskWrites("w", "", "c", "task", (Write("task", "", 0, "channel", "1"),))
-        await engine.put_writes("v", "", "c", "task", writes.writes)
+        await engine.put_writes(replace(writes, thread_id="v"))
         found = await engine.commit_together([first_save("b"), writes, first_save("c")])
         assert found == [ADDED, Outcome(Verdict.COMMITTED), ADDED]
         assert await engine.get_writes("w", "", "c", None) == list(writes.writes)

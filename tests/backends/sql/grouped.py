@@ -231,7 +231,7 @@ class SQLGroupLaws(ABC):
         for thread_id in threads:
             await engine.commit(first(thread_id))
             for task in ("task", "other"):
-                await engine.put_writes(thread_id, "default", "a", task, wrote("1", "2", "3", start=-1))
+                await engine.put_writes(TaskWrites(thread_id, "default", "a", task, wrote("1", "2", "3", start=-1)))
         members = [
             TaskWrites("one", "default", "a", "task", wrote(large, '"it\'s \\\\ \\"so\\""')),
             TaskWrites("two", "default", "a", "task", wrote("9", large), keep_numbered=True),
@@ -243,9 +243,8 @@ class SQLGroupLaws(ABC):
         for member in members:
             alone = f"alone {member.thread_id}"
             for task in ("task", "other"):
-                await engine.put_writes(alone, "default", "a", task, wrote("1", "2", "3", start=-1))
-            place = (alone, "default", "a", "task")
-            await engine.put_writes(*place, member.writes, keep_numbered=member.keep_numbered)
+                await engine.put_writes(TaskWrites(alone, "default", "a", task, wrote("1", "2", "3", start=-1)))
+            await engine.put_writes(replace(member, thread_id=alone))
             found = await engine.get_writes(member.thread_id, "default", "a", None)
             assert found == await engine.get_writes(alone, "default", "a", None)
 

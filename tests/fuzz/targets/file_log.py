@@ -20,7 +20,7 @@ from locus.memory.backends.file.schema import CHECKSUM_KEY, SEAL_START, checkpoi
 from locus.memory.model.codec import encode
 from locus.memory.model.manifest import wanted
 from locus.memory.model.payloads import dict_from
-from locus.memory.model.records import Commit, Entry, Run, Stored, Write
+from locus.memory.model.records import Commit, Entry, Run, Stored, TaskWrites, Write
 from locus.memory.model.table import Row, ThreadTable
 from tests.fuzz.places import scratch
 
@@ -130,7 +130,7 @@ def _log() -> bytes:
     manifest = '[[["large"],"v"],[["messages"],[["b",1,0,2]]]]'
     runs = [Run("b", 1, 1, 1, "[3]"), Run("v", 0, 0, 1, '["x"]')]
     records.append(checkpoint_record(Row(entry, '{"messages":[],"large":null}', manifest), runs, 2, None))
-    records.append(writes_record(("default", "c2", "task"), [Write("task", "", 0, "x", "1")], 2, None))
+    records.append(writes_record(TaskWrites("t", "default", "c2", "task", (Write("task", "", 0, "x", "1"),)), 2, None))
     text, prev = b"", None
     for record in records:
         sealed = record.sealed(prev, pretty=True)

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from locus.memory.engine import CommitsTogether
-from locus.memory.model.records import ANY, Base, Commit, Entry, Outcome, Stored, Verdict, Write
+from locus.memory.model.records import ANY, Base, Commit, Entry, Outcome, Stored, TaskWrites, Verdict, Write
 from tests.testing.broken_durable import SQLite
 
 EVERY = 7
@@ -150,16 +150,7 @@ class DeletesNothing(Alone):
 class LosesWrites(Alone):
     """Pending writes are acknowledged, and that is all."""
 
-    async def put_writes(
-        self,
-        thread_id: str,
-        namespace: str,
-        checkpoint_id: str,
-        task_id: str,
-        writes: Sequence[Write],
-        *,
-        keep_numbered: bool = False,
-    ) -> None:
+    async def put_writes(self, task: TaskWrites) -> None:
         pass
 
 
@@ -248,18 +239,9 @@ class ShowsOldWrites(Alone):
         super().__init__(path)
         self._first: dict[tuple[str, str, str], Sequence[Write]] = {}
 
-    async def put_writes(
-        self,
-        thread_id: str,
-        namespace: str,
-        checkpoint_id: str,
-        task_id: str,
-        writes: Sequence[Write],
-        *,
-        keep_numbered: bool = False,
-    ) -> None:
-        self._first.setdefault((thread_id, checkpoint_id, task_id), writes)
-        await super().put_writes(thread_id, namespace, checkpoint_id, task_id, writes, keep_numbered=keep_numbered)
+    async def put_writes(self, task: TaskWrites) -> None:
+        self._first.setdefault((task.thread_id, task.checkpoint_id, task.task_id), task.writes)
+        await super().put_writes(task)
 
     async def get_writes(self, thread_id: str, namespace: str, checkpoint_id: str, task_id: str | None) -> list[Write]:
         there = await super().get_writes(thread_id, namespace, checkpoint_id, task_id)

@@ -31,6 +31,7 @@ from locus.memory.model.records import (
     NewestThreads,
     Outcome,
     Stored,
+    TaskWrites,
     Write,
 )
 from locus.memory.model.retention import Line, Outlived, OutlivedPage, Place, Retention, orphaned, outlived_in
@@ -162,20 +163,10 @@ class MemoryEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies
             await asyncio.sleep(0)  # what else the event loop has to do does not wait for all threads
         return best_hits(hits, limit)
 
-    async def put_writes(
-        self,
-        thread_id: str,
-        namespace: str,
-        checkpoint_id: str,
-        task_id: str,
-        writes: Sequence[Write],
-        *,
-        keep_numbered: bool = False,
-    ) -> None:
+    async def put_writes(self, task: TaskWrites) -> None:
         with self._lock:
-            table = self._table(thread_id) or ThreadTable(thread_id)
-            self._tables[thread_id] = table
-            table.put_writes((namespace, checkpoint_id, task_id), writes, keep_numbered)
+            table = self._tables[task.thread_id] = self._table(task.thread_id) or ThreadTable(task.thread_id)
+            table.put_writes(task)
 
     async def get_writes(self, thread_id: str, namespace: str, checkpoint_id: str, task_id: str | None) -> list[Write]:
         with self._lock:

@@ -31,6 +31,7 @@ from locus.memory.model.records import (
     Run,
     RunInfo,
     Stored,
+    TaskWrites,
     Write,
     writes_order,
 )
@@ -212,13 +213,12 @@ class ThreadTable:
             else:
                 del self.runs[branch]
 
-    def put_writes(self, place: tuple[str, str, str], writes: Iterable[Write], keep_numbered: bool) -> None:
-        """Put the pending writes of a task. `place` is a namespace, a checkpoint and a task."""
-        namespace, checkpoint_id, task_id = place
-        kept = self.writes.get((namespace, checkpoint_id), {})
-        if not keep_numbered:
+    def put_writes(self, task: TaskWrites) -> None:
+        place, task_id = (task.namespace, task.checkpoint_id), task.task_id
+        kept = self.writes.get(place, {})
+        if not task.keep_numbered:
             kept = {key: write for key, write in kept.items() if key[0] != task_id or key[1] < 0}
-        self.writes[namespace, checkpoint_id] = kept | {(task_id, write.idx): write for write in writes}
+        self.writes[place] = kept | {(task_id, write.idx): write for write in task.writes}
 
     def get_writes(self, namespace: str, checkpoint_id: str, task_id: str | None) -> list[Write]:
         kept = self.writes.get((namespace, checkpoint_id), {})

@@ -52,6 +52,7 @@ from locus.memory.model.records import (
     Outcome,
     Salvage,
     Stored,
+    TaskWrites,
     Verdict,
     Write,
 )
@@ -283,29 +284,18 @@ class FileEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies, 
         hits = await self._each(lambda log: list(table_hits(log.table(), terms)), prefix, is_over)
         return Hits(best_hits(hits, limit), complete=not stopped)
 
-    async def put_writes(
-        self,
-        thread_id: str,
-        namespace: str,
-        checkpoint_id: str,
-        task_id: str,
-        writes: Sequence[Write],
-        *,
-        keep_numbered: bool = False,
-    ) -> None:
+    async def put_writes(self, task: TaskWrites) -> None:
         def work(folder: LogFolder) -> None:
-            with folder.exclusive(thread_id), folder.log(thread_id, writing=True) as log:
-                task = (namespace, checkpoint_id, task_id)
+            with folder.exclusive(task.thread_id), folder.log(task.thread_id, writing=True) as log:
                 if log is None:
-                    table = ThreadTable(thread_id)
-                    table.put_writes(task, writes, keep_numbered)
+                    table = ThreadTable(task.thread_id)
+                    table.put_writes(task)
                     folder.write(table)
                     return
                 log.check_writable()
-                record = writes_record(task, writes, log.last_seq, log.expires_at, keep_numbered)
-                log.append(record, folder.pretty)
+                log.append(writes_record(task, log.last_seq, log.expires_at), folder.pretty)
 
-        await self._on(thread_id, work)
+        await self._on(task.thread_id, work)
 
     async def get_writes(self, thread_id: str, namespace: str, checkpoint_id: str, task_id: str | None) -> list[Write]:
         def work(log: LogFile) -> list[Write]:

@@ -21,7 +21,7 @@ from locus.memory.model.codec import encode
 from locus.memory.model.formats import check_format, oldest
 from locus.memory.model.ids import shown_thread
 from locus.memory.model.manifest import newest_runs
-from locus.memory.model.records import Ancestor, Exported, Extent, Known, Run, RunInfo, Stored, Write
+from locus.memory.model.records import Ancestor, Exported, Extent, Known, Run, RunInfo, Stored, TaskWrites, Write
 from locus.memory.model.sizes import Measured, MeasuredCheckpoint, MeasuredWrites, fitting, text_bytes
 from locus.memory.model.table import Row, ThreadTable
 from locus.memory.runtime.private import BYTES, NO_LINK
@@ -657,7 +657,8 @@ class LogFile:
     @_finds_damage
     def put_writes(self, table: ThreadTable, seal: Seal) -> None:
         """Put the pending writes of a record into a table."""
-        table.put_writes(seal.task, self.writes(seal), seal.facts.get("keep_numbered", False))
+        keep_numbered = seal.facts.get("keep_numbered", False)
+        table.put_writes(TaskWrites(table.thread_id, *seal.task, tuple(self.writes(seal)), keep_numbered))
 
     def append(self, record: Record, pretty: bool) -> None:
         """Add a record durably, after cutting off the remains of a killed process."""

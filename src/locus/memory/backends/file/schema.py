@@ -41,7 +41,7 @@ from locus.errors import CorruptCheckpointError
 from locus.memory.model.codec import decode, encode, parse
 from locus.memory.model.ids import digest
 from locus.memory.model.manifest import wanted
-from locus.memory.model.records import Entry, Run, Write
+from locus.memory.model.records import Entry, Run, TaskWrites, Write
 from locus.memory.model.table import Row, ThreadTable, entry_from
 
 FORMAT = 2
@@ -256,26 +256,18 @@ def checkpoint_record(row: Row, runs: Sequence[Run], last_seq: int, expires_at: 
     return Record("checkpoint", facts, tuple(parts))
 
 
-def writes_record(
-    task: tuple[str, str, str],
-    writes: Sequence[Write],
-    last_seq: int,
-    expires_at: datetime | None,
-    keep_numbered: bool = False,
-) -> Record:
-    namespace, checkpoint_id, task_id = task
+def writes_record(task: TaskWrites, last_seq: int, expires_at: datetime | None) -> Record:
     facts: dict[str, Any] = {
-        "namespace": namespace,
-        "checkpoint_id": checkpoint_id,
-        "task_id": task_id,
+        "namespace": task.namespace,
+        "checkpoint_id": task.checkpoint_id,
+        "task_id": task.task_id,
         "last_seq": last_seq,
         "expires_at": _timestamp(expires_at),
-        "writes": [write[:4] for write in writes],
+        "writes": [write[:4] for write in task.writes],
     }
-    if keep_numbered:
+    if task.keep_numbered:
         facts["keep_numbered"] = True
-    names = [f"{write.idx}.{write.channel}" for write in writes]
-    return Record("writes", facts, tuple(zip(names, (write.value for write in writes), strict=True)))
+    return Record("writes", facts, tuple((f"{write.idx}.{write.channel}", write.value) for write in task.writes))
 
 
 def records_of(table: ThreadTable) -> Iterator[Record]:
@@ -303,7 +295,8 @@ def records_of(table: ThreadTable) -> Iterator[Record]:
         for (task_id, _), write in pending.items():
             tasks.setdefault((namespace, checkpoint_id, task_id), []).append(write)
     for task, task_writes in tasks.items():
-        yield writes_record(task, task_writes, table.last_seq, table.expires_at)
+        kept = TaskWrites(table.thread_id, *task, tuple(task_writes))
+        yield writes_record(kept, table.last_seq, table.expires_at)
 
 
 def _timestamp(at: datetime | None) -> str | None:

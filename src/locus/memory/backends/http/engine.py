@@ -57,6 +57,7 @@ from locus.memory.model.records import (
     NewestThreads,
     Outcome,
     Stored,
+    TaskWrites,
     Write,
 )
 from locus.memory.model.retention import Line, VacuumProgress
@@ -351,19 +352,10 @@ class HTTPEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies, 
         path = f"/threads/{segment(source)}/copy"
         return await server.ask(copied, "POST", path, body=encode_trusted(body), retry=False) or 0
 
-    async def put_writes(
-        self,
-        thread_id: str,
-        namespace: str,
-        checkpoint_id: str,
-        task_id: str,
-        writes: Sequence[Write],
-        *,
-        keep_numbered: bool = False,
-    ) -> None:
+    async def put_writes(self, task: TaskWrites) -> None:
         server = await self._locus_server_with(_WRITES)
-        body = writes_text(task_id, writes[0].task_path if writes else "", writes, keep_numbered)
-        await server.ask(bool, "PUT", _writes_path(thread_id, checkpoint_id), _in(namespace), body)
+        path = _writes_path(task.thread_id, task.checkpoint_id)
+        await server.ask(bool, "PUT", path, _in(task.namespace), writes_text(task))
 
     async def get_writes(self, thread_id: str, namespace: str, checkpoint_id: str, task_id: str | None) -> list[Write]:
         server = await self._locus_server_with(_WRITES)

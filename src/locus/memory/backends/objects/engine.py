@@ -26,7 +26,7 @@ The costs of operations::
 from __future__ import annotations
 
 from collections import Counter, OrderedDict
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from itertools import islice
@@ -60,6 +60,7 @@ from locus.memory.model.records import (
     Run,
     RunInfo,
     Stored,
+    TaskWrites,
     Verdict,
     Write,
     writes_order,
@@ -269,18 +270,9 @@ class ObjectEngine(Engine, KeepsWrites, FindsMetadata, Copies, Exports, Maintain
             damaged.append(error)
             return []
 
-    async def put_writes(
-        self,
-        thread_id: str,
-        namespace: str,
-        checkpoint_id: str,
-        task_id: str,
-        writes: Sequence[Write],
-        *,
-        keep_numbered: bool = False,
-    ) -> None:
-        draft = writes_draft((namespace, checkpoint_id, task_id), writes, keep_numbered)
-        await self._log(thread_id).change(lambda _index: Proposal(None, draft), _NEWEST)
+    async def put_writes(self, task: TaskWrites) -> None:
+        draft = writes_draft(task)
+        await self._log(task.thread_id).change(lambda _index: Proposal(None, draft), _NEWEST)
 
     async def get_writes(self, thread_id: str, namespace: str, checkpoint_id: str, task_id: str | None) -> list[Write]:
         def find(index: ThreadIndex) -> tuple[list[tuple[str, int, str, str, TextRef]], list[TextRef]] | None:
@@ -394,8 +386,8 @@ class ObjectEngine(Engine, KeepsWrites, FindsMetadata, Copies, Exports, Maintain
             index.must_be_whole()
             for place in sorted(index.orphans().keys() & places):
                 numbered = Counter(task for task, idx in index.writes[place] if idx >= 0)
-                task, count = min(numbered.items())
-                return Proposal(count, writes_draft((*place, task), (), False))
+                task_id, count = min(numbered.items())
+                return Proposal(count, writes_draft(TaskWrites(thread_id, *place, task_id, ())))
             return Proposal(0)
 
         removed = 0

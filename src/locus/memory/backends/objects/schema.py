@@ -64,7 +64,7 @@ from zlib import crc32
 from locus.errors import CorruptCheckpointError, UnsupportedFormatError
 from locus.memory.model.codec import decode
 from locus.memory.model.ids import digest
-from locus.memory.model.records import Commit, Write
+from locus.memory.model.records import Commit, TaskWrites
 
 FORMAT = "locus.json"
 VERSION = 2
@@ -298,14 +298,14 @@ def commit_draft(commit: Commit, parent: Parent, replaces: int | None) -> Draft:
     return Draft("commit", facts, [commit.head, *(run.items for run in runs)])
 
 
-def writes_draft(task: tuple[str, str, str], writes: Sequence[Write], keep_numbered: bool) -> Draft:
+def writes_draft(task: TaskWrites) -> Draft:
     facts: dict[str, Any] = {
-        "of": list(task),
-        "writes": [[write.task_path, write.idx, write.channel] for write in writes],
+        "of": [task.namespace, task.checkpoint_id, task.task_id],
+        "writes": [[write.task_path, write.idx, write.channel] for write in task.writes],
     }
-    if keep_numbered:
+    if task.keep_numbered:
         facts["keep_numbered"] = True
-    return Draft("writes", facts, [write.value for write in writes])
+    return Draft("writes", facts, [write.value for write in task.writes])
 
 
 def row_facts(row: IndexedCheckpoint) -> list[Any]:

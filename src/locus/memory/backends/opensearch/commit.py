@@ -192,9 +192,7 @@ def _step(log: Log, member: Commit | TaskWrites, read: ReadClient) -> _Step | No
         if isinstance(member, TaskWrites):
             if log.read_state().expired(now_micros()):
                 return None
-            name = (member.namespace, member.checkpoint_id)
-            item = writes_item(log, name, member.task_id, member.writes, member.keep_numbered)
-            return _Step(log, item, Outcome(Verdict.COMMITTED))
+            return _Step(log, writes_item(log, member), Outcome(Verdict.COMMITTED))
         draft = _drafted(log, member, state_is_current=False)
         return _Step(log, creation(draft.record), draft.outcome, draft) if isinstance(draft, _Draft) else None
     except (MoreNeeded, ConcurrentRemoval, CorruptCheckpointError):

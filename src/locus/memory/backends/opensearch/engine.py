@@ -168,18 +168,8 @@ class OpenSearchEngine(
         everything = namespace is None and seqs is None
         return await self._with_log(thread_id, lambda log: remove(log, chosen, everything=everything))
 
-    async def put_writes(
-        self,
-        thread_id: str,
-        namespace: str,
-        checkpoint_id: str,
-        task_id: str,
-        writes: Sequence[Write],
-        *,
-        keep_numbered: bool = False,
-    ) -> None:
-        name = (namespace, checkpoint_id)
-        await self._with_log(thread_id, lambda log: put_writes(log, name, task_id, writes, keep_numbered))
+    async def put_writes(self, task: TaskWrites) -> None:
+        await self._with_log(task.thread_id, lambda log: put_writes(log, task))
 
     async def get_writes(self, thread_id: str, namespace: str, checkpoint_id: str, task_id: str | None) -> list[Write]:
         return await self._with_log(thread_id, lambda log: get_writes(log, (namespace, checkpoint_id), task_id))

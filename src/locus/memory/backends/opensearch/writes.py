@@ -6,46 +6,46 @@ A document is changed on the condition that no other writer has changed it since
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable
 
 from locus.memory.backends.opensearch.client import BulkItem, StoredDocument, racing
 from locus.memory.backends.opensearch.log import Log, writes_name
 from locus.memory.backends.opensearch.remove import finish_removal, remove
 from locus.memory.backends.opensearch.schema import WRITE, CheckpointName, now_micros, writes_id
-from locus.memory.model.records import Write, writes_order
+from locus.memory.model.records import TaskWrites, Write, writes_order
 
 
-def put_writes(log: Log, name: CheckpointName, task_id: str, writes: Sequence[Write], keep_numbered: bool) -> None:
+def put_writes(log: Log, task: TaskWrites) -> None:
     """Replace the writes of a task that have the index of a new one and, without `keep_numbered`, all from 0 on."""
-    for _ in racing(40, f"task {task_id!r} writes from several places at once"):
+    for _ in racing(40, f"task {task.task_id!r} writes from several places at once"):
         log.read_state()
         if log.state.expired(now_micros()):
             remove(log, lambda _: True, expired=True)
             continue
-        (done,) = log.client.write(log.thread, [writes_item(log, name, task_id, writes, keep_numbered)])
+        (done,) = log.client.write(log.thread, [writes_item(log, task)])
         if done:
             return
 
 
-def writes_item(log: Log, name: CheckpointName, task_id: str, writes: Sequence[Write], keep_numbered: bool) -> BulkItem:
+def writes_item(log: Log, task: TaskWrites) -> BulkItem:
     """The item of `put_writes` for a thread whose state was just read."""
-    namespace, checkpoint_id = name
-    new = {write.idx: write for write in writes}
+    name = (task.namespace, task.checkpoint_id)
+    new = {write.idx: write for write in task.writes}
     if log.pending_removal is not None and name in log.pending_removal.names:
         finish_removal(log)
-    staying = (write for write in _task_writes(log, name, task_id) if keep_numbered or write.idx < 0)
+    staying = (write for write in _task_writes(log, name, task.task_id) if task.keep_numbered or write.idx < 0)
     kept = [write for write in staying if write.idx not in new]
     source = {
         "kind": WRITE,
         "thread": log.thread,
-        "namespace": namespace,
-        "checkpoint_id": checkpoint_id,
-        "task_id": task_id,
+        "namespace": task.namespace,
+        "checkpoint_id": task.checkpoint_id,
+        "task_id": task.task_id,
         "position": log.state.position,
         "epoch": log.state.epoch,
         "body": {"writes": [list(write) for write in (*kept, *new.values())]},
     }
-    doc_id = writes_id(log.thread, namespace, checkpoint_id, task_id)
+    doc_id = writes_id(log.thread, *name, task.task_id)
     old = log.document(doc_id)
     return BulkItem("create" if old is None else "index", doc_id, source, unchanged=old)
 

@@ -33,7 +33,6 @@ from locus.memory.model.records import (
     TaskWrites,
     Unset,
     Verdict,
-    Write,
 )
 from locus.memory.model.retention import Removal
 
@@ -383,16 +382,7 @@ class PostgreSQLThreads(SQLThreads):
     def thread(self, key: int, thread_id: str, last_seq: int) -> SQLThread:
         return PostgreSQLThread(self.sql, key, thread_id, last_seq)
 
-    def put_writes(
-        self,
-        thread_id: str,
-        namespace: str,
-        checkpoint_id: str,
-        task_id: str,
-        writes: Sequence[Write],
-        keep_numbered: bool = False,
-    ) -> Steps[None]:
+    def put_writes(self, task: TaskWrites) -> Steps[None]:
         """Put the pending writes of a task with one statement."""
-        thread = yield from self.open_or_create(thread_id)
-        task = TaskWrites(thread_id, namespace, checkpoint_id, task_id, tuple(writes), keep_numbered)
+        thread = yield from self.open_or_create(task.thread_id)
         yield put_statement(self.sql, {thread.key: task})

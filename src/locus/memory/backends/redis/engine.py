@@ -215,10 +215,7 @@ class RedisEngine(
         """The script that does all of a step; None if the thread has to be read first."""
         keys = self._keys(member.thread_id)
         if isinstance(member, TaskWrites):
-            where = (member.namespace, member.checkpoint_id, member.task_id)
-            return ScriptCall(
-                scripts.PUT_WRITES, keys, self._write_arguments(*where, member.writes, member.keep_numbered)
-            )
+            return ScriptCall(scripts.PUT_WRITES, keys, self._write_arguments(member))
         return None if member.replaces is not None else ScriptCall(scripts.COMMIT, keys, commit_arguments(member))
 
     async def _replacing_arguments(self, commit: Commit) -> list[Any]:
@@ -341,24 +338,13 @@ class RedisEngine(
         removed, repeated = await self._clients.run_reporting_repeats(scripts.REMOVE, keys, thread_id, "", "all")
         return int(there) if repeated and not removed else int(removed)
 
-    async def put_writes(
-        self,
-        thread_id: str,
-        namespace: str,
-        checkpoint_id: str,
-        task_id: str,
-        writes: Sequence[Write],
-        *,
-        keep_numbered: bool = False,
-    ) -> None:
-        arguments = self._write_arguments(namespace, checkpoint_id, task_id, writes, keep_numbered)
-        await self._run(scripts.PUT_WRITES, thread_id, *arguments)
+    async def put_writes(self, task: TaskWrites) -> None:
+        await self._run(scripts.PUT_WRITES, task.thread_id, *self._write_arguments(task))
 
-    def _write_arguments(
-        self, namespace: str, checkpoint_id: str, task_id: str, writes: Sequence[Write], keep_numbered: bool
-    ) -> list[Any]:
-        fresh = b"".join(map(write_text, {write.idx: write for write in writes}.values()))
-        return [place(namespace, checkpoint_id), task_id, fresh, self._ttl, "1" if keep_numbered else ""]
+    def _write_arguments(self, task: TaskWrites) -> list[Any]:
+        fresh = b"".join(map(write_text, {write.idx: write for write in task.writes}.values()))
+        named = place(task.namespace, task.checkpoint_id)
+        return [named, task.task_id, fresh, self._ttl, "1" if task.keep_numbered else ""]
 
     async def get_writes(self, thread_id: str, namespace: str, checkpoint_id: str, task_id: str | None) -> list[Write]:
         answer = await self._run(scripts.GET_WRITES, thread_id, place(namespace, checkpoint_id), task_id or "")

@@ -415,8 +415,7 @@ class SQLThreads:
     def put_all(self, tasks: Iterable[TaskWrites]) -> Steps[None]:
         """Put the pending writes of some tasks."""
         for task in tasks:
-            place = (task.thread_id, task.namespace, task.checkpoint_id, task.task_id)
-            yield from self.put_writes(*place, task.writes, task.keep_numbered)
+            yield from self.put_writes(task)
 
     def delete(self, thread_id: str, namespace: str | None, seqs: Mapping[int, str] | None) -> Steps[int]:
         thread = yield from self.open(thread_id)
@@ -486,24 +485,13 @@ class SQLThreads:
         yield from origin.copy_to(target, chosen)
         return chosen.count
 
-    def put_writes(
-        self,
-        thread_id: str,
-        namespace: str,
-        checkpoint_id: str,
-        task_id: str,
-        writes: Sequence[Write],
-        keep_numbered: bool = False,
-    ) -> Steps[None]:
+    def put_writes(self, task: TaskWrites) -> Steps[None]:
         sql = self.sql
-        thread = yield from self.open_or_create(thread_id)
-        place = (thread.key, sql.text(namespace), sql.text(checkpoint_id), sql.text(task_id))
-        if not keep_numbered:
-            yield (
-                f"DELETE FROM {sql.writes} WHERE {OF_TASK} AND idx >= 0",
-                place,
-            )
-        yield from self.put(place, writes, keep_numbered)
+        thread = yield from self.open_or_create(task.thread_id)
+        place = (thread.key, sql.text(task.namespace), sql.text(task.checkpoint_id), sql.text(task.task_id))
+        if not task.keep_numbered:
+            yield f"DELETE FROM {sql.writes} WHERE {OF_TASK} AND idx >= 0", place
+        yield from self.put(place, task.writes, task.keep_numbered)
 
     def delete_orphans(self, thread_id: str, places: Collection[Place]) -> Steps[int]:
         """Remove the pending writes of these checkpoints, except of those that exist; return how many."""

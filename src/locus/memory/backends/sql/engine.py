@@ -61,6 +61,7 @@ from locus.memory.model.records import (
     Outcome,
     Path,
     Stored,
+    TaskWrites,
     Write,
 )
 from locus.memory.model.retention import Line, OutlivedPage, Place, Retention
@@ -172,18 +173,8 @@ class SQLEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies, E
             expired += removed
         return expired
 
-    async def put_writes(
-        self,
-        thread_id: str,
-        namespace: str,
-        checkpoint_id: str,
-        task_id: str,
-        writes: Sequence[Write],
-        *,
-        keep_numbered: bool = False,
-    ) -> None:
-        place = (thread_id, namespace, checkpoint_id, task_id)
-        await self._change(lambda threads: threads.put_writes(*place, writes, keep_numbered), repeatable=True)
+    async def put_writes(self, task: TaskWrites) -> None:
+        await self._change(lambda threads: threads.put_writes(task), repeatable=True)
 
     async def get_writes(self, thread_id: str, namespace: str, checkpoint_id: str, task_id: str | None) -> list[Write]:
         return await self._read(partial(sql_read.get_writes, self.sql, thread_id, namespace, checkpoint_id, task_id))
