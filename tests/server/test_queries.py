@@ -18,7 +18,7 @@ from locus.memory.model.ids import Pattern
 from locus.memory.model.records import Entry, Hit
 from locus.memory.storage import StorageBackend
 from locus.memory.store import CheckpointStore
-from locus.server import Limits, create_app, lists
+from locus.server import Limits, authorized_store, create_app, lists
 from locus.server.routes import threads as thread_routes
 from tests.server.running import ACME_READER, READER, TOKENS, asking, guarded
 
@@ -180,7 +180,7 @@ async def _listed(client: httpx.AsyncClient, method: str, path: str, limit: int)
 async def test_a_long_list_is_whole_and_a_large_one_is_refused(
     monkeypatch: pytest.MonkeyPatch, method: str, path: str, name: str
 ) -> None:
-    for module in (lists, thread_routes):
+    for module in (lists, authorized_store):
         monkeypatch.setattr(module, "FIRST_PORTION", 2)
     engine = GreedyEngine()
     store = CheckpointStore(engine)

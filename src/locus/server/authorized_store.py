@@ -16,7 +16,7 @@ from locus.memory.model.retention import Line, line_in
 from locus.memory.store import CheckpointStore
 from locus.server.auth import GRANT_KEY, THREADS_KEY, Grant
 from locus.server.bodies import Limits, body_size, read_body
-from locus.server.lists import listed
+from locus.server.lists import FIRST_PORTION, listed, size_of, too_large
 from locus.server.quotas import Charge, Quota, QuotaLedger, charged
 from locus.server.requests import Body
 from locus.wire.format import from_segment
@@ -24,6 +24,7 @@ from locus.wire.problems import Problem
 
 T = TypeVar("T")
 E = TypeVar("E", Entry, Hit)
+V = TypeVar("V", Entry, Hit, str)
 B = TypeVar("B", bound=Body)
 NO_QUOTA = Quota()
 
@@ -101,19 +102,48 @@ class AuthorizedStore:
                 500, "query_too_slow", f"this query took longer than {seconds:g} s: ask for less, or more precisely"
             ) from error
 
-    async def entries(self, ask: Callable[[int], Awaitable[list[E]]], limit: int) -> list[E]:
-        """Run a query over many threads. Raises a problem if it takes too long, or its result is too large."""
-        return await self.query(listed(ask, limit, self.limits.state_bytes))
+    async def entries(
+        self, request: Request, prefix: str, limit: int, ask: Callable[[int, str], Awaitable[list[E]]]
+    ) -> list[E]:
+        """Run a query over the threads with a prefix that the sender may see. `ask` gets a limit and a prefix.
+
+        Raises a problem if it takes too long, or its result is too large.
+        """
+        within = self.prefix(request, prefix)
+        if within is None:
+            return []
+        return self.visible(
+            request, await self.query(listed(lambda most: ask(most, within), limit, self.limits.state_bytes))
+        )
+
+    async def history(self, thread_id: str, namespace: str | None, limit: int, before_seq: int | None) -> list[Entry]:
+        """Checkpoints of a thread, newest first: a portion at a time, because the metadata of each may be large.
+
+        Raises a problem if they are larger than a state may be.
+        """
+        most, entries = self.limits.state_bytes, list[Entry]()
+        while True:
+            wanted = min(limit - len(entries), FIRST_PORTION)
+            async with self.store.using() as engine:
+                portion = await engine.history(thread_id, namespace, wanted, entries[-1].seq if entries else before_seq)
+            entries += portion
+            if size_of(entries) > most:
+                raise too_large(most)
+            if len(portion) < wanted or len(entries) >= limit:
+                return entries
 
     def check_metadata(self, metadata: str) -> None:
         most = self.limits.metadata_bytes
         if len(metadata) > most:
             raise Problem(413, "too_large", f"metadata has at most {most} bytes here: put what is large into the state")
 
-    def visible(self, request: Request, items: list[T], thread_of: Callable[[T], str]) -> list[T]:
-        """The items of threads that the sender may see. This checks again: the query asked for no others."""
+    def visible(self, request: Request, items: list[V]) -> list[V]:
+        """Those of some ids, checkpoints or hits whose threads the sender may see.
+
+        This checks again: the query asked for no others.
+        """
         grant = self.grant(request)
-        return items if grant.everywhere else [item for item in items if grant.allows(thread_of(item))]
+        return items if grant.everywhere else [item for item in items if grant.allows(_thread_of(item))]
 
     async def thread_ids(self, request: Request, pattern: Pattern, limit: int | None, prefix: str = "") -> list[str]:
         visible_prefix = self.prefix(request, prefix)
@@ -127,4 +157,10 @@ class AuthorizedStore:
             if ids and not wanted.matches(ids[0]):
                 # An engine that ignores `after` returns the first page again, and a client would never get beyond it.
                 ids = list(filter(wanted.matches, await engine.threads(wanted, None)))[:limit]
-        return self.visible(request, ids, str)
+        return self.visible(request, ids)
+
+
+def _thread_of(item: Entry | Hit | str) -> str:
+    if isinstance(item, str):
+        return item
+    return (item.entry if isinstance(item, Hit) else item).thread_id

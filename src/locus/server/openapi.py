@@ -1,16 +1,17 @@
 """The operations of the server, and the OpenAPI document that describes them.
 
-The decorator `operation` describes the method that handles a route: its path, query, body and answer. `Routes` makes
-the routes from these descriptions, and `document` the OpenAPI document, with a schema for each model.
+The decorator `operation` describes the method that handles a route: its path and answer. The parameters of the method
+say the rest: `query` and `body` by their models, `if_latest` for the conditions in headers. `Routes` makes the routes
+from these descriptions, and `document` the OpenAPI document, with a schema for each model.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import wraps
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_type_hints
 
 from pydantic import BaseModel
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue, models_json_schema
@@ -23,7 +24,7 @@ from locus.memory.model.ids import MAX_ID_LENGTH
 from locus.server.answers import Problem
 from locus.server.authorized_store import AuthorizedStore
 from locus.server.bodies import Limits
-from locus.server.requests import CONDITIONS, Body, Query
+from locus.server.requests import CONDITIONS, Body, Query, if_latest
 from locus.wire.problems import MEDIA_TYPE
 
 Schema = dict[str, Any]
@@ -45,20 +46,25 @@ so it can be repeated."""
 class RouteSpec:
     """The description of a route.
 
-    `public` routes need no token. `conditional` ones read `If-Match` and `If-None-Match`. `probed` ones ignore unknown
+    `takes` has the type of each parameter of its method. `body` is the model of a body that the method itself reads.
+    Routes that are `writing` need a token that may write; `public` ones need none. `probed` ones ignore unknown
     parameters, because monitoring adds some.
     """
 
+    name: str
+    takes: dict[str, Any]
     method: str
     path: str
     summary: str
     answers: dict[str, Schema]
-    query: type[Query] | None = None
     body: type[Body] | None = None
-    conditional: bool = False
+    writing: bool = False
     public: bool = False
     probed: bool = False
-    name: str = ""
+
+    @property
+    def query(self) -> type[Query] | None:
+        return self.takes.get("query")
 
 
 def operation(
@@ -67,8 +73,8 @@ def operation(
     """Make a route of the decorated method. `more` are further fields of `RouteSpec`."""
 
     def describe(handler: Handler) -> Handler:
-        described = RouteSpec(method, path, summary, answers, **more)
-        setattr(handler, _DESCRIBED, replace(described, name=handler.__name__))
+        spec = RouteSpec(handler.__name__, get_type_hints(handler), method, path, summary, answers, **more)
+        setattr(handler, _DESCRIBED, spec)
         return handler
 
     return describe
@@ -106,18 +112,33 @@ class Routes:
         return [Route(spec.path, self._handler(spec), methods=[spec.method]) for spec in self.operations()]
 
     def _handler(self, spec: RouteSpec) -> Callable[[Request], Awaitable[Response]]:
-        """The method that handles a route. If the route takes no query, a request with one is refused."""
-        handler: Callable[[Request], Awaitable[Response]] = getattr(self, spec.name)
-        if spec.query is not None or spec.probed:
-            return handler
+        """A function that reads the parameters of a route's method from a request, and calls it.
+
+        The rights of the sender are checked first. If the route takes no query, a request with one is refused.
+        """
+        handler: Callable[..., Awaitable[Response]] = getattr(self, spec.name)
+        authorized = self._authorized
 
         @wraps(handler)
-        async def without_query(request: Request) -> Response:
-            if request.scope["query_string"]:
+        async def handled(request: Request) -> Response:
+            given: dict[str, Any] = {}
+            if spec.query is None and not spec.probed and request.scope["query_string"]:
                 Query.of(request)
-            return await handler(request)
+            if "thread_id" in spec.takes:
+                given["thread_id"] = authorized.thread(request, writing=spec.writing)
+            elif spec.writing:
+                authorized.grant(request).check_writing()
+            if "checkpoint_id" in spec.takes:
+                given["checkpoint_id"] = authorized.checkpoint(request)
+            if spec.query is not None:
+                given["query"] = spec.query.of(request)
+            if "if_latest" in spec.takes:
+                given["if_latest"] = if_latest(request)
+            if "body" in spec.takes:
+                given["body"] = await authorized.body(request, spec.takes["body"])
+            return await handler(request, **given)
 
-        return without_query
+        return handled
 
 
 def document(version: str, limits: Limits, operations: Iterable[RouteSpec]) -> Schema:
@@ -158,12 +179,12 @@ def _described(spec: RouteSpec) -> Schema:
     parameters = [_path_parameter(name) for name in re.findall(r"{(\w+)}", spec.path)]
     if spec.query is not None:
         parameters += _query_parameters(spec.query)
-    if spec.conditional:
+    if "if_latest" in spec.takes:
         parameters += CONDITIONS
     if parameters:
         described["parameters"] = parameters
-    if spec.body is not None:
-        described["requestBody"] = {"required": True, "content": {"application/json": {"schema": spec.body}}}
+    if body := spec.body or spec.takes.get("body"):
+        described["requestBody"] = {"required": True, "content": {"application/json": {"schema": body}}}
     if spec.public:
         described["security"] = []
     return described

@@ -5,7 +5,8 @@
     queries     search, metadata queries and vacuum over the whole store
     operations  discovery, health, metrics and the OpenAPI document
 
-To add a route, add a method to the class of its module, and describe it with `operation`.
+To add a route, add a method to the class of its module, and describe it with `operation`. Its parameters say what it
+takes from a request, once the sender may have it: `thread_id`, `checkpoint_id`, `query`, `if_latest`, `body`.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from starlette.responses import Response
 from locus.errors import CapabilityError, ConflictError
 from locus.memory.engine import Copies, Expires, Exports
 from locus.memory.model.parts import Ends, Range, Window
-from locus.memory.model.records import DEFAULT_NAMESPACE, Base, Commit, Verdict
+from locus.memory.model.records import DEFAULT_NAMESPACE, Base, Commit, Unset, Verdict
 from locus.memory.model.retention import Line
 from locus.server.answers import Answer, Count, Entry, Exported, Outcome, Stored, existing
 from locus.server.auth import Grant
@@ -40,7 +40,6 @@ from locus.server.requests import (
     Number,
     Text,
     WindowOfLists,
-    if_latest,
     invalid,
 )
 from locus.wire.format import entry_data, exported_text, outcome_data, stored_text
@@ -112,18 +111,17 @@ class EngineRoutes(Routes):
         f"{THREAD}/commits",
         "A save that was planned by the client: only what is new",
         answer(Outcome, "Committed, or how to send it again"),
-        query=Namespaced,
         body=CommitBody,
-        conditional=True,
+        writing=True,
     )
-    async def commit(self, request: Request) -> Response:
-        thread_id = self._authorized.thread(request, writing=True)
-        namespace, expected = Namespaced.of(request).namespace, if_latest(request)
+    async def commit(
+        self, request: Request, thread_id: str, query: Namespaced, if_latest: str | None | Unset
+    ) -> Response:
         commit = self._with_own_times(
             await read_body(
                 request,
                 self._authorized.limits,
-                lambda data, counter: commit_from(thread_id, namespace, data, expected, counter),
+                lambda data, counter: commit_from(thread_id, query.namespace, data, if_latest, counter),
             ),
             self._authorized.grant(request),
         )
@@ -159,10 +157,8 @@ class EngineRoutes(Routes):
             commit = replace(commit, created_at=now)
         return commit
 
-    @operation("GET", f"{THREAD}/stored", "A checkpoint as it is stored", answer(Stored, "Its parts"), query=PartQuery)
-    async def stored(self, request: Request) -> Response:
-        thread_id = self._authorized.thread(request)
-        query = PartQuery.of(request)
+    @operation("GET", f"{THREAD}/stored", "A checkpoint as it is stored", answer(Stored, "Its parts"))
+    async def stored(self, request: Request, thread_id: str, query: PartQuery) -> Response:
         if sum(part is not None for part in (query.path, query.window, query.ends, query.held)) > 1:
             raise invalid("path, window, ends and held", "given one at a time")
         store, where = self._store, (thread_id, query.checkpoint_id, query.namespace)
@@ -185,12 +181,8 @@ class EngineRoutes(Routes):
         share_of(request).take(3 * size)
         return await text_response(request, await made(request, size, partial(stored_text, stored), times=0))
 
-    @operation(
-        "GET", f"{THREAD}/entry", "A checkpoint without its state", answer(Entry, "The entry"), query=CheckpointQuery
-    )
-    async def entry(self, request: Request) -> Response:
-        thread_id = self._authorized.thread(request)
-        query = CheckpointQuery.of(request)
+    @operation("GET", f"{THREAD}/entry", "A checkpoint without its state", answer(Entry, "The entry"))
+    async def entry(self, request: Request, thread_id: str, query: CheckpointQuery) -> Response:
         entry = existing(await self._store.entry(thread_id, query.checkpoint_id, query.namespace))
         return await json_response(request, entry_data(entry))
 
@@ -199,12 +191,9 @@ class EngineRoutes(Routes):
         f"{THREAD}/records",
         "Checkpoints as they are stored, in order, with the runs that the client does not know",
         answer(Exported, "Some of them; send the last number as `after_seq` to go on"),
-        body=Records,
     )
-    async def records(self, request: Request) -> Response:
+    async def records(self, request: Request, thread_id: str, body: Records) -> Response:
         """Return the checkpoints after a sequence number, with the runs that the client does not have."""
-        thread_id = self._authorized.thread(request)
-        body = await self._authorized.body(request, Records)
         async with self._store.using() as engine:
             if not isinstance(engine, Exports) or not engine.offers(Exports):
                 raise CapabilityError("the store of this server gives one checkpoint at a time")
@@ -221,11 +210,9 @@ class EngineRoutes(Routes):
         f"{THREAD}/deletions",
         "Delete checkpoints by number, or all",
         answer(Deleted, "How many"),
-        body=Deletions,
+        writing=True,
     )
-    async def delete_some(self, request: Request) -> Response:
-        thread_id = self._authorized.thread(request, writing=True)
-        body = await self._authorized.body(request, Deletions)
+    async def delete_some(self, request: Request, thread_id: str, body: Deletions) -> Response:
         seqs = None if body.seqs is None else dict(body.seqs)
         async with self._store.using() as engine:
             deleted = await engine.delete(thread_id, body.namespace, seqs)
@@ -236,22 +223,19 @@ class EngineRoutes(Routes):
         f"{THREAD}/copy",
         "Copy a thread, or a checkpoint with its ancestors, under a new id",
         answer(Copied, "How many"),
-        body=Copy,
     )
-    async def copy(self, request: Request) -> Response:
+    async def copy(self, request: Request, thread_id: str, body: Copy) -> Response:
         """Copy a whole thread, one checkpoint with its ancestors, or the listed checkpoints."""
-        source = self._authorized.thread(request, writing=False)
-        body = await self._authorized.body(request, Copy)
         dest = self._authorized.use(request, body.dest_thread_id, writing=True)
         among = DEFAULT_NAMESPACE if body.namespace is None else body.namespace
         if body.ancestors is not None and body.checkpoint_id is None:
             raise invalid("ancestors", "given with checkpoint_id")
-        with self._authorized.charged(request, await self._saves_of(request, source, body, among)):
+        with self._authorized.charged(request, await self._saves_of(request, thread_id, body, among)):
             if body.checkpoint_ids is not None:
-                copied = await self._copy_listed(source, dest, among, set(body.checkpoint_ids))
+                copied = await self._copy_listed(thread_id, dest, among, set(body.checkpoint_ids))
             else:
                 most: int | Literal["all"] = "all" if body.ancestors is None else body.ancestors
-                copied = await self._store.copy(source, dest, body.checkpoint_id, among, most)
+                copied = await self._store.copy(thread_id, dest, body.checkpoint_id, among, most)
             if not copied:
                 raise Problem(404, NOT_FOUND, "there is nothing to copy")
         return await json_response(request, {"copied": int(copied)})

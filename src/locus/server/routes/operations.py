@@ -86,6 +86,10 @@ class About(Answer):
     encodings: list[str]
 
 
+_FEATURES = {name: True for name, field in About.model_fields.items() if field.annotation is bool}
+"""The features that a server of this version has. Some of them depend on its store."""
+
+
 class Status(Answer):
     status: str
 
@@ -114,23 +118,10 @@ class OperationsRoutes(Routes):
                 "protocol": PROTOCOL,
                 "version": self._version,
                 "capabilities": {name: able for name, able in capabilities.items() if name != "windows"},
+                **_FEATURES,
                 "pending_writes": self._store.keeps_writes,
                 "deltas": engine.keeps_runs,
                 "exports": engine.offers(Exports),
-                "prefixes": True,
-                "namespaces": True,
-                "parts": True,
-                "window": True,
-                "ends": True,
-                "held": True,
-                "diffs": True,
-                "ancestors": True,
-                "deadlines": True,
-                "pages": True,
-                "recent_threads": True,
-                "before": True,
-                "progress": True,
-                "sizes": True,
                 "keeps_key_order": engine.dialect.exact,
                 "limits": {"body_bytes": self._authorized.limits.body_bytes},
                 "encodings": ["gzip"],

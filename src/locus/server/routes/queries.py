@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from functools import partial
 from typing import Annotated, Any
 
 from pydantic import ConfigDict, Field
@@ -137,14 +138,9 @@ class Removed(Answer):
 class QueryRoutes(Routes):
     """Routes over many threads."""
 
-    @operation("GET", "/recent", "The newest checkpoints of all threads", answer(Entries, "Entries"), query=Recent)
-    async def recent(self, request: Request) -> Response:
-        query = Recent.of(request)
-        prefix = self._authorized.prefix(request, query.prefix)
-        entries: list[Entry] = []
-        if prefix is not None:
-            entries = await self._authorized.entries(lambda most: self._store.recent(most, prefix), query.limit)
-        entries = self._authorized.visible(request, entries, _thread)
+    @operation("GET", "/recent", "The newest checkpoints of all threads", answer(Entries, "Entries"))
+    async def recent(self, request: Request, query: Recent) -> Response:
+        entries = await self._authorized.entries(request, query.prefix, query.limit, self._store.recent)
         return await list_response(request, "checkpoints", entries)
 
     @operation(
@@ -152,10 +148,8 @@ class QueryRoutes(Routes):
         "/recent-threads",
         "The newest threads, each once, with its newest checkpoint",
         answer(RecentThreads, "Threads"),
-        query=NewestThreads,
     )
-    async def recent_threads(self, request: Request) -> Response:
-        query = NewestThreads.of(request)
+    async def recent_threads(self, request: Request, query: NewestThreads) -> Response:
         prefix = self._authorized.prefix(request, query.prefix)
         if prefix is None:
             return await json_response(request, {"threads": [], "more": False})
@@ -163,7 +157,7 @@ class QueryRoutes(Routes):
             page = await self._authorized.query(self._newest(query.limit, query.before, prefix))
         except (cursors.ForeignCursorError, InvalidIdError) as error:
             raise Problem(422, "invalid_request", str(error)) from None
-        entries = self._authorized.visible(request, page.entries, _thread)
+        entries = self._authorized.visible(request, page.entries)
         titles: list[str | None] = [None] * len(entries)
         if query.titles:
             titles = await self._authorized.query(titles_of(self._store, entries, TITLES_AT_ONCE))
@@ -189,60 +183,47 @@ class QueryRoutes(Routes):
                 return FoundThreads(entries, page.next)
             before = page.next
 
-    @operation("POST", "/find", "Checkpoints by metadata, newest first", answer(Entries, "Entries"), body=Find)
-    async def find(self, request: Request) -> Response:
+    @operation("POST", "/find", "Checkpoints by metadata, newest first", answer(Entries, "Entries"))
+    async def find(self, request: Request, body: Find) -> Response:
         """Find checkpoints by a value in their metadata."""
-        body = await self._authorized.body(request, Find)
-        prefix = self._authorized.prefix(request, body.prefix)
-        entries: list[Entry] = []
-        if prefix is not None:
-            entries = await self._authorized.entries(
-                lambda most: self._store.find(body.key, body.value, most, prefix), body.limit
-            )
-        entries = self._authorized.visible(request, entries, _thread)
+        ask = partial(self._store.find, body.key, body.value)
+        entries = await self._authorized.entries(request, body.prefix, body.limit, ask)
         return await list_response(request, "checkpoints", entries)
 
-    @operation("POST", "/search", "Checkpoints that contain all words, best first", answer(Hits, "Hits"), body=Search)
-    async def search(self, request: Request) -> Response:
+    @operation("POST", "/search", "Checkpoints that contain all words, best first", answer(Hits, "Hits"))
+    async def search(self, request: Request, body: Search) -> Response:
         """Find checkpoints by the words in `query`, or by `terms`, a list of words."""
-        body = await self._authorized.body(request, Search)
         terms = body.words()
         if not isinstance(self._store.engine, Searches):
             raise CapabilityError("the store of this server does not support search")
-        prefix = self._authorized.prefix(request, body.prefix)
-        hits_found: list[Hit] = []
         complete, most_seconds = True, self._authorized.limits.query_seconds
         seconds = min(body.timeout_seconds or most_seconds, most_seconds)
         # A client that sends no time does not read `complete`. Its search gets more time than the query has, so that
         # a slow one is an error.
         deadline = Deadline(seconds * (HEADROOM if body.timeout_seconds is not None else 2.0))
 
-        async def ask(most: int) -> list[Hit]:
+        async def ask(most: int, prefix: str) -> list[Hit]:
             nonlocal complete
-            hits = await self._store.search_terms(terms, most, prefix or "", max(deadline.left, LEAST_SECONDS))
+            hits = await self._store.search_terms(terms, most, prefix, max(deadline.left, LEAST_SECONDS))
             complete = complete and hits.complete
             return hits
 
-        if prefix is not None:
-            hits_found = await self._authorized.entries(ask, body.limit)
-        hits_found = self._authorized.visible(request, hits_found, lambda hit: hit.entry.thread_id)
-        return await list_response(request, "hits", hits_found, complete=complete)
+        hits = await self._authorized.entries(request, body.prefix, body.limit, ask)
+        return await list_response(request, "hits", hits, complete=complete)
 
     @operation(
         "POST",
         "/vacuum",
         "Delete what is old, some seconds long; send `next` as `after` to go on",
         answer(Removed, "How many"),
-        body=Vacuum,
+        writing=True,
     )
-    async def vacuum(self, request: Request) -> Response:
+    async def vacuum(self, request: Request, body: Vacuum) -> Response:
         """Delete old checkpoints for some seconds. `next` says where to continue.
 
         Damaged threads are left alone. With `progress`, the answer counts them; without it, they are an error after the
         other threads are done.
         """
-        self._authorized.grant(request).check_writing()
-        body = await self._authorized.body(request, Vacuum)
         cutoff = body.cutoff()
         if not body.only_expired and cutoff is None and body.keep_last is None:
             raise Problem(400, "invalid_request", "say what is old: older_than_days, keep_last, or both")
@@ -272,7 +253,3 @@ class QueryRoutes(Routes):
     async def _expire(self, request: Request) -> int:
         """Delete expired threads, but only for a token for all threads: their number tells about other tenants."""
         return await expire(self._store) if self._authorized.grant(request).everywhere else 0
-
-
-def _thread(entry: Entry) -> str:
-    return entry.thread_id

@@ -19,11 +19,11 @@ from locus.memory.model.ids import check_pattern
 from locus.memory.model.manifest import visible, wanted
 from locus.memory.model.parts import Range, needed, page_of
 from locus.memory.model.payloads import dict_payload, payload_text
-from locus.memory.model.records import ANY, DEFAULT_NAMESPACE, CheckpointKey, Entry, Extent, Stored
+from locus.memory.model.records import ANY, DEFAULT_NAMESPACE, CheckpointKey, Extent, Stored, Unset
 from locus.memory.model.records import Write as StoredWrite
 from locus.server.answers import NO_THREAD, Answer, Checkpoint, Count, Entries, missing
 from locus.server.bodies import is_large, json_response, jsonl_response, made, text_response
-from locus.server.lists import FIRST_PORTION, MOST_LISTED, list_response, size_of, too_large
+from locus.server.lists import MOST_LISTED, list_response
 from locus.server.memory_budget import share_of
 from locus.server.openapi import CHECKPOINT, NO_CONTENT, THREAD, Routes, answer, operation, text_answer
 from locus.server.requests import (
@@ -40,7 +40,6 @@ from locus.server.requests import (
     Number,
     Query,
     QueryFlag,
-    if_latest,
     invalid,
 )
 from locus.wire.format import diff_data, entry_data, etag, segment, sizes_data, write_data
@@ -223,9 +222,8 @@ _CHECKPOINT = answer(Checkpoint, "The checkpoint", ETag="Its id")
 class ThreadRoutes(Routes):
     """Routes that save, load, list and delete checkpoints."""
 
-    @operation("GET", "/threads", "Ids of threads, in order", answer(Threads, "Ids"), query=ThreadList)
-    async def list_threads(self, request: Request) -> Response:
-        query = ThreadList.of(request)
+    @operation("GET", "/threads", "Ids of threads, in order", answer(Threads, "Ids"))
+    async def list_threads(self, request: Request, query: ThreadList) -> Response:
         limit = MOST_LISTED if query.limit == "all" else query.limit
         pattern = replace(check_pattern(query.pattern), after=query.after)
         # One more than the limit is read, to see whether there are more.
@@ -240,18 +238,17 @@ class ThreadRoutes(Routes):
         return await json_response(request, {"threads": names, **more_at})
 
     @operation("GET", f"{THREAD}/namespaces", "Where a thread has checkpoints", answer(Namespaces, "Names, in order"))
-    async def list_namespaces(self, request: Request) -> Response:
+    async def list_namespaces(self, request: Request, thread_id: str) -> Response:
         """List the namespaces in which a thread has checkpoints."""
-        namespaces = await self._store.namespaces(self._authorized.thread(request))
+        namespaces = await self._store.namespaces(thread_id)
         if not namespaces:
             raise Problem(404, NOT_FOUND, NO_THREAD)
         return await json_response(request, {"namespaces": namespaces})
 
-    @operation("DELETE", THREAD, "Delete a thread, or a namespace of it", NO_CONTENT, query=ThreadDeletion)
-    async def delete_thread(self, request: Request) -> Response:
+    @operation("DELETE", THREAD, "Delete a thread, or a namespace of it", NO_CONTENT, writing=True)
+    async def delete_thread(self, request: Request, thread_id: str, query: ThreadDeletion) -> Response:
         """Delete the whole thread, or one of its namespaces."""
-        thread_id = self._authorized.thread(request, writing=True)
-        namespace = ThreadDeletion.of(request).namespace
+        namespace = query.namespace
         if not await self._store.delete(thread_id, None, namespace):
             elsewhere = "" if namespace is None else await self._store.other_namespaces(thread_id, namespace)
             detail = f"this thread has nothing in this namespace; {elsewhere}" if elsewhere else NO_THREAD
@@ -263,14 +260,11 @@ class ThreadRoutes(Routes):
         f"{THREAD}/checkpoints",
         "Save a state as the newest checkpoint",
         answer(Saved, "Saved", "201", ETag="The checkpoint's id", Location="Where it is"),
-        query=Namespaced,
-        body=Save,
-        conditional=True,
+        writing=True,
     )
-    async def save(self, request: Request) -> Response:
-        thread_id = self._authorized.thread(request, writing=True)
-        namespace, expected = Namespaced.of(request).namespace, if_latest(request)
-        body = await self._authorized.body(request, Save)
+    async def save(
+        self, request: Request, thread_id: str, query: Namespaced, if_latest: str | None | Unset, body: Save
+    ) -> Response:
         self._authorized.check_metadata(encode(body.metadata or {}, ("metadata",)))
         if body.thread_id not in (None, thread_id):
             raise InvalidIdError("the thread_id in the body is not the one in the path")
@@ -278,11 +272,11 @@ class ThreadRoutes(Routes):
             saved = await self._store.save(
                 thread_id,
                 dict_payload(body.state),
-                namespace=namespace,
+                namespace=query.namespace,
                 checkpoint_id=body.checkpoint_id,
                 metadata=body.metadata,
                 parent=body.parent_id if "parent_id" in body.model_fields_set else ANY,
-                if_latest=expected,
+                if_latest=if_latest,
                 off_loop=is_large(request),
             )
         where = f"/threads/{segment(thread_id)}/checkpoints/{segment(saved.checkpoint_id)}"
@@ -290,47 +284,29 @@ class ThreadRoutes(Routes):
         data = {"thread_id": thread_id, "checkpoint_id": saved.checkpoint_id}
         return await json_response(request, data, 201, headers)
 
-    @operation(
-        "GET", f"{THREAD}/checkpoints", "Newest first, without states", answer(Entries, "Entries"), query=CheckpointList
-    )
-    async def list_checkpoints(self, request: Request) -> Response:
+    @operation("GET", f"{THREAD}/checkpoints", "Newest first, without states", answer(Entries, "Entries"))
+    async def list_checkpoints(self, request: Request, thread_id: str, query: CheckpointList) -> Response:
         """List the checkpoints of a thread, newest first, without their states."""
-        thread_id = self._authorized.thread(request)
-        query = CheckpointList.of(request)
-        namespace = None if query.every_namespace else query.namespace
+        namespace, before_seq = None if query.every_namespace else query.namespace, query.before_seq
         if query.before is not None:
             if query.before_seq is not None or query.every_namespace:
                 raise invalid("before", "given without before_seq and every_namespace")
-            first = await self._store.history(thread_id, min(query.limit, FIRST_PORTION), query.before, namespace)
-        else:
-            async with self._store.using() as engine:
-                first = await engine.history(thread_id, namespace, min(query.limit, FIRST_PORTION), query.before_seq)
-        entries = await self._with_older(thread_id, namespace, first, query.limit)
+            first = await self._store.entry(thread_id, query.before, query.namespace)
+            if first is None:
+                raise await self._store.not_found(thread_id, query.before, query.namespace, " to list from")
+            before_seq = first.seq
+        entries = await self._authorized.history(thread_id, namespace, query.limit, before_seq)
         return await list_response(request, "checkpoints", entries)
 
-    async def _with_older(self, thread_id: str, namespace: str | None, entries: list[Entry], limit: int) -> list[Entry]:
-        """Add older entries up to a limit, in portions, because each may be large."""
-        portion, most = entries, self._authorized.limits.state_bytes
-        while len(portion) == FIRST_PORTION and len(entries) < limit and size_of(entries) <= most:
-            async with self._store.using() as engine:
-                wanted = min(FIRST_PORTION, limit - len(entries))
-                portion = await engine.history(thread_id, namespace, wanted, portion[-1].seq)
-            entries = entries + portion
-        if size_of(entries) > most:
-            raise too_large(most)
-        return entries
+    @operation("GET", f"{THREAD}/latest", "The latest checkpoint, with its state", _CHECKPOINT)
+    async def load_latest(self, request: Request, thread_id: str, query: Namespaced) -> Response:
+        return await self._load(request, thread_id, None, query.namespace)
 
-    @operation("GET", f"{THREAD}/latest", "The latest checkpoint, with its state", _CHECKPOINT, query=Namespaced)
-    async def load_latest(self, request: Request) -> Response:
-        return await self._load(request, None)
+    @operation("GET", CHECKPOINT, "A checkpoint, with its state", _CHECKPOINT)
+    async def load(self, request: Request, thread_id: str, checkpoint_id: str, query: Namespaced) -> Response:
+        return await self._load(request, thread_id, checkpoint_id, query.namespace)
 
-    @operation("GET", CHECKPOINT, "A checkpoint, with its state", _CHECKPOINT, query=Namespaced)
-    async def load(self, request: Request) -> Response:
-        return await self._load(request, self._authorized.checkpoint(request))
-
-    async def _load(self, request: Request, checkpoint_id: str | None) -> Response:
-        thread_id = self._authorized.thread(request)
-        namespace = Namespaced.of(request).namespace
+    async def _load(self, request: Request, thread_id: str, checkpoint_id: str | None, namespace: str) -> Response:
         stored = await self._store.read(thread_id, checkpoint_id, namespace)
         if stored is None:
             raise missing(await self._store.other_namespaces(thread_id, namespace))
@@ -358,11 +334,8 @@ class ThreadRoutes(Routes):
         if size > most:
             raise Problem(507, "state_too_large", f"{what} is larger than {most} bytes")
 
-    @operation(
-        "GET", f"{THREAD}/items", "Some items of a list, without the rest", answer(SomeItems, "Items"), query=ItemList
-    )
-    async def items(self, request: Request) -> Response:
-        thread_id, query = self._authorized.thread(request), ItemList.of(request)
+    @operation("GET", f"{THREAD}/items", "Some items of a list, without the rest", answer(SomeItems, "Items"))
+    async def items(self, request: Request, thread_id: str, query: ItemList) -> Response:
         part = Range(query.path, query.start, query.count)
         stored = await self._store.read_part(thread_id, query.checkpoint_id, query.namespace, part)
         if stored is None:
@@ -381,11 +354,8 @@ class ThreadRoutes(Routes):
         f"{THREAD}/sizes",
         "What a thread takes, in bytes, and what a removal would free",
         answer(Sizes, "Sizes"),
-        body=Measuring,
     )
-    async def sizes(self, request: Request) -> Response:
-        thread_id = self._authorized.thread(request)
-        body = await self._authorized.body(request, Measuring)
+    async def sizes(self, request: Request, thread_id: str, body: Measuring) -> Response:
         if body.deleting and (body.older_than_days is not None or body.keep_last is not None):
             raise invalid("deleting", "given, or what a vacuum keeps, and not both")
         sizes = await self._authorized.query(
@@ -396,15 +366,10 @@ class ThreadRoutes(Routes):
         return await json_response(request, sizes_data(sizes))
 
     @operation(
-        "GET",
-        f"{THREAD}/diff",
-        "What changed from one checkpoint to another",
-        answer(Diff, "A page of changes"),
-        query=Compared,
+        "GET", f"{THREAD}/diff", "What changed from one checkpoint to another", answer(Diff, "A page of changes")
     )
-    async def diff(self, request: Request) -> Response:
+    async def diff(self, request: Request, thread_id: str, query: Compared) -> Response:
         """Compare two checkpoints of this thread, or one of this thread and one of another."""
-        thread_id, query = self._authorized.thread(request), Compared.of(request)
         other = thread_id
         if query.other_thread is not None:
             other = self._authorized.use(request, query.other_thread, writing=False)
@@ -423,20 +388,14 @@ class ThreadRoutes(Routes):
         # The last change of a page may be very large.
         return await text_response(request, await asyncio.to_thread(lambda: encode_trusted(diff_data(changes))))
 
-    @operation("DELETE", CHECKPOINT, "Delete a checkpoint", NO_CONTENT, query=Namespaced)
-    async def delete(self, request: Request) -> Response:
-        thread_id = self._authorized.thread(request, writing=True)
-        checkpoint_id, namespace = self._authorized.checkpoint(request), Namespaced.of(request).namespace
-        if not await self._store.delete(thread_id, checkpoint_id, namespace):
-            raise missing(await self._store.other_namespaces(thread_id, namespace))
+    @operation("DELETE", CHECKPOINT, "Delete a checkpoint", NO_CONTENT, writing=True)
+    async def delete(self, request: Request, thread_id: str, checkpoint_id: str, query: Namespaced) -> Response:
+        if not await self._store.delete(thread_id, checkpoint_id, query.namespace):
+            raise missing(await self._store.other_namespaces(thread_id, query.namespace))
         return Response(status_code=204)
 
-    @operation(
-        "GET", f"{CHECKPOINT}/writes", "What tasks wrote since a checkpoint", answer(Writes, "Writes"), query=WriteList
-    )
-    async def get_writes(self, request: Request) -> Response:
-        thread_id = self._authorized.thread(request)
-        checkpoint_id, query = self._authorized.checkpoint(request), WriteList.of(request)
+    @operation("GET", f"{CHECKPOINT}/writes", "What tasks wrote since a checkpoint", answer(Writes, "Writes"))
+    async def get_writes(self, request: Request, thread_id: str, checkpoint_id: str, query: WriteList) -> Response:
         writes = await self._store.get_writes(
             thread_id, checkpoint_id, task_id=query.task_id, namespace=query.namespace
         )
@@ -448,11 +407,10 @@ class ThreadRoutes(Routes):
         self._check_size(size, "what tasks wrote since this checkpoint")
         return await made(request, size, lambda: encode_trusted([write_data(write) for write in writes]), times=2)
 
-    @operation("PUT", f"{CHECKPOINT}/writes", "Replace what a task wrote", NO_CONTENT, query=Namespaced, body=PutWrites)
-    async def put_writes(self, request: Request) -> Response:
-        thread_id = self._authorized.thread(request, writing=True)
-        checkpoint_id, namespace = self._authorized.checkpoint(request), Namespaced.of(request).namespace
-        body = await self._authorized.body(request, PutWrites)
+    @operation("PUT", f"{CHECKPOINT}/writes", "Replace what a task wrote", NO_CONTENT, writing=True)
+    async def put_writes(
+        self, request: Request, thread_id: str, checkpoint_id: str, query: Namespaced, body: PutWrites
+    ) -> Response:
         with self._authorized.charged(request):
             await self._store.put_writes(
                 thread_id,
@@ -460,7 +418,7 @@ class ThreadRoutes(Routes):
                 body.task_id,
                 body.writes,
                 task_path=body.task_path or "",
-                namespace=namespace,
+                namespace=query.namespace,
                 keep_numbered=body.keep_numbered,
                 off_loop=is_large(request),
             )
@@ -472,9 +430,8 @@ class ThreadRoutes(Routes):
         "All checkpoints, oldest first, one JSON object a line",
         text_answer("application/jsonl", "Lines"),
     )
-    async def export(self, request: Request) -> Response:
+    async def export(self, request: Request, thread_id: str) -> Response:
         """Stream all checkpoints of all namespaces, oldest first: one JSON object per line, with state and writes."""
-        thread_id = self._authorized.thread(request)
         async with self._store.using() as engine:
             if not await engine.history(thread_id, None, 1, None):
                 raise Problem(404, NOT_FOUND, NO_THREAD)

@@ -21,7 +21,6 @@ from locus.memory.model.records import DEFAULT_NAMESPACE, Entry, Write
 from locus.memory.store import CheckpointStore
 from locus.server.authorized_store import AuthorizedStore
 from locus.server.inspector.rendering import Rendering
-from locus.server.lists import FIRST_PORTION, size_of
 from locus.wire.format import from_segment
 from locus.wire.problems import FORBIDDEN, Problem
 
@@ -74,17 +73,13 @@ class Pages:
         )
 
     async def history(self, thread_id: str, namespace: str | None, limit: int, before: int | None) -> list[Entry]:
-        """Checkpoints of a thread, newest first: a portion at a time, because the metadata of each may be large."""
-        most, entries = self.authorized.limits.state_bytes, list[Entry]()
-        while True:
-            wanted = min(limit - len(entries), FIRST_PORTION)
-            async with self.store.using() as engine:
-                portion = await engine.history(thread_id, namespace, wanted, entries[-1].seq if entries else before)
-            entries += portion
-            if size_of(entries) > most:
-                raise Problem(413, "too_large", f"The metadata of these checkpoints are larger than {most:,} bytes.")
-            if len(portion) < wanted or len(entries) >= limit:
-                return entries
+        """Checkpoints of a thread, newest first. A page has no limit that its reader could lower."""
+        try:
+            return await self.authorized.history(thread_id, namespace, limit, before)
+        except Problem as problem:
+            most = self.authorized.limits.state_bytes
+            detail = f"The metadata of these checkpoints are larger than {most:,} bytes."
+            raise Problem(problem.status, problem.code, detail) from None
 
     async def namespace(self, thread_id: str, asked: str | None) -> str:
         """The namespace `asked` for; else the default one if the thread has it, or that of its newest checkpoint."""

@@ -51,7 +51,7 @@ def routes(pages: Pages) -> list[Route]:
             terms = query_terms(query.q)
             if terms and prefix is not None:
                 best = await pages.store.search_terms(terms, start + PAGE + 1, prefix, SECONDS)
-                hits, complete = pages.authorized.visible(request, list(best), _thread), best.complete
+                hits, complete = pages.authorized.visible(request, list(best)), best.complete
         except (ConfigurationError, CapabilityError) as error:
             terms, note = [], str(error)
         shown = [HitShown(hit, marked(spoken(hit.snippet), terms)) for hit in hits[start : start + PAGE]]
@@ -77,7 +77,3 @@ def routes(pages: Pages) -> list[Route]:
 def spoken(snippet: str) -> str:
     """A snippet with a colon behind each role. Engines index roles and words as one text."""
     return _ROLE.sub(r"\1:", snippet)
-
-
-def _thread(hit: Hit) -> str:
-    return hit.entry.thread_id

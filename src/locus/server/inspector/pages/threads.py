@@ -79,7 +79,7 @@ async def _listed(pages: Pages, request: Request, query: ThreadsQuery) -> Thread
         return ThreadPage([])
     if query.meta:
         entries, complete = await threads_by_metadata(pages.store, query.meta, PAGE, pattern)
-        entries = pages.authorized.visible(request, entries, lambda entry: entry.thread_id)
+        entries = pages.authorized.visible(request, entries)
         note = None if complete and len(entries) < PAGE else f"These are the newest {len(entries)}; there may be more."
         return ThreadPage(entries, note=note)
     if query.order == "id" or query.q:
@@ -89,7 +89,7 @@ async def _listed(pages: Pages, request: Request, query: ThreadsQuery) -> Thread
         newest = [entry for thread_id in ids[:PAGE] for entry in await pages.store.history(thread_id, 1, None, None)]
         return ThreadPage(newest, more)
     page = await pages.store.newest_threads(PAGE, query.after or None, pattern.prefix)
-    return ThreadPage(pages.authorized.visible(request, page.entries, lambda entry: entry.thread_id), page.next)
+    return ThreadPage(pages.authorized.visible(request, page.entries), page.next)
 
 
 def _pattern(text: str) -> Pattern:
