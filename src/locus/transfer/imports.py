@@ -8,6 +8,7 @@ from importlib import import_module
 from typing import Any
 
 from locus.errors import ConfigurationError
+from locus.memory.runtime.url import folder_of, refuse_address
 from locus.transfer.move import Source, move
 from locus.transfer.report import Progress, Report
 from locus.transfer.stores import open_existing, open_store, resolve_url
@@ -62,7 +63,9 @@ async def import_store(
         elif kind == "jsonl":
             from locus.transfer.jsonl import JSONLinesSource
 
-            origin = JSONLinesSource(url)
+            path = _folder(url)
+            refuse_address(path, "the file")
+            origin = JSONLinesSource(path)
         else:
             raise ConfigurationError(f"nothing is known of {kind!r:.40}; threads come from {', '.join(KINDS)}")
         opened = await open_existing(destination, destination_token) if dry_run else target
@@ -196,6 +199,4 @@ def _refuse_others(url: str, *schemes: str) -> None:
 
 
 def _folder(url: str) -> str:
-    from locus.memory.runtime.url import folder_of
-
     return folder_of(url.removeprefix("file:")) if url.startswith("file:") else url

@@ -90,7 +90,7 @@ def test_a_dsn_that_libpq_cannot_read_is_refused_and_not_repeated(dsn: str) -> N
         PostgreSQLBackend(dsn=dsn)
     assert "s3cr3t" not in str(failure.value)
     assert failure.value.__cause__ is None
-    assert failure.value.__suppress_context__
+    assert failure.value.__context__ is None
 
 
 def test_a_url_has_options_of_ours_and_of_libpqs() -> None:

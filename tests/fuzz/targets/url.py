@@ -39,7 +39,6 @@ def _holds_password(text: str) -> bool:
 def _taken_apart(text: str) -> None:
     url = StoreURL(text, "this is no URL")
     expects(not _holds_password(text) or _SECRET not in repr(url), "a repr shows a password")
-    url.check_password()
     url.changed(query="a=1", path="/x")
     url.options(_OPTIONS)
     _ = url.port

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from ipaddress import ip_address
+from pathlib import PurePath
 from typing import Any
 from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
@@ -14,14 +15,19 @@ from locus.hints import did_you_mean
 
 
 class StoreURL:
-    """The parts of a URL. `refusal` is the text of the error if it cannot be parsed."""
+    """The parts of a URL. `refusal` is the text of the error if it cannot be parsed.
+
+    Without `has_user` there is no user in it, and an @ may stand in its path.
+    """
 
     _authority: str
     hosts: str
     """All hosts and ports, unchanged: `one:9200,two:9200`."""
 
-    def __init__(self, url: object, refusal: str) -> None:
+    def __init__(self, url: object, refusal: str, *, has_user: bool = True) -> None:
         parts: SplitResult | None = None
+        if isinstance(url, str):
+            check_user(url, refusal, has_user=has_user)
         # The error of `urlsplit` may quote the password, so it is dropped before another one is raised.
         with suppress(ValueError):
             if isinstance(url, str):
@@ -48,11 +54,6 @@ class StoreURL:
             if "," not in self.hosts:
                 return self._parts.port
         raise ConfigurationError(self._refusal)
-
-    def check_password(self) -> None:
-        """Raise if a password seems to hold a slash: the text before it would be taken for the host, and be shown."""
-        if self.user is None and "@" in self.path:
-            raise ConfigurationError(f"{self._refusal}, with everything special percent-encoded")
 
     def changed(self, *, query: str, path: str | None = None) -> str:
         """The URL with another query or path. (`urlunsplit` would drop the slashes before an empty host.)"""
@@ -98,6 +99,38 @@ def _split(url: str) -> tuple[str, str, SplitResult]:
         parts = urlsplit(url)
         return parts.netloc, parts.netloc.rpartition("@")[2], parts
     return authority, hosts, urlsplit(f"{scheme}://{user}{at}{first}{rest[len(authority) :]}")
+
+
+_NO_HOST = ("file", "unix")
+
+
+def check_user(url: str, refusal: str, *, has_user: bool = True) -> None:
+    """Raise unless it is clear where the password in a URL ends: a part of it would be taken for a host, and be shown.
+
+    So one @ is allowed, before the path. Where there is no host, or no user (`has_user`), it is as good as any letter.
+    """
+    scheme, _, rest = url.partition("//")
+    authority = re.split("[/?#]", rest, maxsplit=1)[0]
+    if (not authority and scheme.lower().startswith(_NO_HOST)) or not (has_user or ":" in authority):
+        return
+    if rest.count("@") > 1 or authority.count("@") < rest.count("@"):
+        raise ConfigurationError(
+            f"{refusal}; a URL has one @, before its first slash: percent-encode what is special in a user or a "
+            "password, such as @ (%40), / (%2F), ? (%3F) and # (%23)"
+        )
+
+
+def refuse_address(value: object, what: str) -> None:
+    """Raise if a name, such as that of a host, is a URL or begins with a user. The error shows none of it."""
+    text = str(value) if isinstance(value, str | PurePath) else ""
+    if _IN_URL.search(text):
+        raise ConfigurationError(f"{what} is a name, and this is a URL: get_checkpointer(…) takes URLs")
+    if "@" in text[1:] and what == "host":
+        raise ConfigurationError("host is the name of a host alone: give user=… and password=…")
+
+
+_IN_URL = re.compile(r"://|^[A-Za-z][A-Za-z0-9+.-]+:/[^/]*@")
+"""A URL, or a `Path` that was made of one and has lost a slash."""
 
 
 def is_loopback(host: str) -> bool:
@@ -155,11 +188,12 @@ def folder_of(location: str) -> str:
 def refuse_url(path: object, scheme: str) -> None:
     """Raise if a path is a URL, which would become the name of a file. `scheme` is that of the backend's URLs."""
     given, colon, location = str(path).partition(":")
-    if not colon or given.lower() not in ("sqlite", "file"):
-        return
+    ours = colon and given.lower() in ("sqlite", "file")
     location = location.partition("?")[0]
-    if "@" in location:  # perhaps a URL of something else, with a password
+    if _IN_URL.search(str(path)) if not ours else "@" in location:  # perhaps of something else, with a password
         raise ConfigurationError("this is a URL, and a path is wanted here: get_checkpointer(…) takes URLs")
+    if not ours:
+        return
     meant = location.lstrip("/")  # where two slashes would begin a host
     with suppress(ConfigurationError):
         meant = folder_of(location) if given.lower() == "file" else path_of(location)

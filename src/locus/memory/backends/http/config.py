@@ -11,7 +11,7 @@ import httpx
 
 from locus.errors import ConfigurationError
 from locus.memory.model.arguments import checked_seconds
-from locus.memory.runtime.url import is_loopback
+from locus.memory.runtime.url import check_user, is_loopback
 
 
 @dataclass(frozen=True)
@@ -56,13 +56,15 @@ class HTTPConfig:
 def _checked_url(base_url: str) -> httpx.URL:
     if not isinstance(base_url, str):
         raise ConfigurationError(f"base_url is text, got {type(base_url).__name__}")
+    refusal = "base_url is no URL: write http://host:port or https://host"
+    check_user(base_url, refusal)
     url = host = None
     # Read by the library that will call it. Its error may quote a part of the password, and is gone before ours.
     with suppress(httpx.InvalidURL, UnicodeError):
         url = httpx.URL(base_url)
         host = url.host  # decoded only now
     if url is None or host is None or (url.port is not None and not 0 < url.port < 1 << 16):
-        raise ConfigurationError("base_url is no URL: write http://host:port or https://host")
+        raise ConfigurationError(refusal)
     if url.scheme not in ("http", "https") or not host:
         raise ConfigurationError("base_url must begin with http:// or https://, and name a host")
     if "token" in url.params:

@@ -19,6 +19,7 @@ from functools import partial
 from typing import ClassVar, NamedTuple, TypeVar
 
 from locus.errors import CheckpointError, ConfigurationError
+from locus.memory.runtime.url import refuse_address
 
 T = TypeVar("T")
 
@@ -36,6 +37,7 @@ def checked_prefix(prefix: str, example: str) -> str:
     """Check a prefix, and end it with a slash so that `a` is not the beginning of `ab`; it may be empty."""
     if not isinstance(prefix, str):
         raise ConfigurationError(f"prefix is text, got {type(prefix).__name__}")
+    refuse_address(prefix, "prefix")
     prefix = prefix.strip("/")
     if not prefix:
         return ""

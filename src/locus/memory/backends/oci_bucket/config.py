@@ -12,7 +12,7 @@ from locus.errors import ConfigurationError
 from locus.hints import check_options
 from locus.memory.backends.objects.client import checked_prefix
 from locus.memory.model.arguments import CACHE_MB
-from locus.memory.runtime.url import StoreURL
+from locus.memory.runtime.url import StoreURL, refuse_address
 from locus.oci_auth import check_auth_type
 
 DEFAULT_PREFIX = "locus/checkpoints/"
@@ -52,6 +52,7 @@ class OCIConfig:
     def __post_init__(self) -> None:
         for name in ("bucket_name", "namespace", "profile_name"):
             value = getattr(self, name)
+            refuse_address(value, name)
             if not isinstance(value, str) or not value:
                 raise ConfigurationError(f"{name} is text, and not empty, got {value!r:.80}")
         check_auth_type(self.auth_type, "auth_type")
@@ -74,7 +75,7 @@ class OCIConfig:
     def options_in(cls, url: str, **options: Any) -> dict[str, Any]:
         """Read the options in `oci://namespace/bucket/prefix?region=…`, and add others, which override them."""
         check_options(options, cls, "OCIBucketBackend", but=("bucket_name", "namespace"))
-        parts = StoreURL(url, _SYNTAX)
+        parts = StoreURL(url, _SYNTAX, has_user=False)
         bucket, _, prefix = parts.path.removeprefix("/").partition("/")
         if not parts.hosts or parts.user is not None or not bucket or parts.fragment:
             raise ConfigurationError(_SYNTAX)

@@ -13,7 +13,7 @@ from pydantic import SecretStr
 from locus.errors import ConfigurationError
 from locus.hints import check_options
 from locus.memory.model.arguments import CACHE_MB, checked_seconds
-from locus.memory.runtime.url import StoreURL, flag
+from locus.memory.runtime.url import StoreURL, flag, refuse_address
 
 DEFAULT_PORT = 9200
 
@@ -117,6 +117,7 @@ _INDEX_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,199}")
 
 
 def checked_index(name: object) -> str:
+    refuse_address(name, "index_name")
     if not isinstance(name, str) or not _INDEX_NAME.fullmatch(name):
         raise ConfigurationError(
             f"index_name is made of lower-case letters, digits, dots, hyphens and underscores, got {name!r:.80}"
@@ -214,7 +215,6 @@ def url_options(location: str) -> dict[str, Any]:
     parts = StoreURL(f"opensearch:{location}", _URL_SYNTAX)
     if not location.startswith("//") or parts.fragment:
         raise ConfigurationError(_URL_SYNTAX)
-    parts.check_password()
     options: dict[str, Any] = {"hosts": parts.hosts.split(",")} if parts.hosts else {}
     if parts.user is not None:
         options |= {"username": parts.user, "password": parts.password or ""}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, ClassVar, Literal
@@ -16,6 +17,8 @@ from locus.memory.model.ids import digest
 _TLS_PORTS = (1522, 2484)
 _CLOUD = ".oraclecloud.com"
 _DEFAULT_USER = "admin"
+_URL = re.compile(r"oracle[\w+]*://|(?!tcps?:|ldaps?:|config-)[\w+-]+://.*@", re.IGNORECASE)
+"""A URL that python-oracledb doesn't take as a connect string, and that may hold a password."""
 
 
 class OracleConfig(SQLServerConfig):
@@ -64,6 +67,8 @@ class OracleConfig(SQLServerConfig):
         self.check_numbers()
         if (self.dsn is None) == (self.host is None):
             raise ConfigurationError("say where the database is: either with a dsn, or with host and service_name")
+        if self.dsn is not None and _URL.match(self.dsn):
+            raise ConfigurationError("dsn is a connect string, and this is a URL: get_checkpointer(…) takes URLs")
         if self.host is not None and not self.service_name:
             raise ConfigurationError(f"host {self.host!r:.80} needs a service_name beside it")
         self._account()

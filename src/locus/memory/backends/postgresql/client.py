@@ -36,6 +36,7 @@ from locus.memory.backends.postgresql.schema import numbered
 from locus.memory.backends.sql.engine import Connection, Trouble
 from locus.memory.backends.sql.flavour import Row
 from locus.memory.backends.sql.hosts import Hosts, NoHostError
+from locus.memory.runtime.url import check_user
 
 DRIVER_ERRORS = (psycopg.Error, OSError)
 RV = TypeVar("RV")
@@ -158,14 +159,19 @@ def _place(host: Mapping[str, str]) -> str:
 
 def parsed(dsn: str) -> dict[str, Any]:
     """Parse a connection string. The error does not repeat it, because it may hold a password."""
-    try:
+    refusal = (
+        "dsn is no connection string that libpq understands: write "
+        "postgresql://user:password@host:5432/database?sslmode=require, and percent-encode what is special in it"
+    )
+    if dsn.startswith(("postgresql://", "postgres://")):
+        check_user(dsn, refusal)
+    parameters: dict[str, Any] | None = None
+    # Its error may quote a part of the password, and is gone before another one is raised.
+    with contextlib.suppress(psycopg.Error, ValueError):
         parameters = conninfo.conninfo_to_dict(dsn)
-    except psycopg.ProgrammingError:
+    if parameters is None:
         _check_names(dsn)
-        raise ConfigurationError(
-            "dsn is no connection string that libpq understands: write "
-            "postgresql://user:password@host:5432/database?sslmode=require, and percent-encode what is special in it"
-        ) from None
+        raise ConfigurationError(refusal)
     return {name: value for name, value in parameters.items() if value is not None}
 
 

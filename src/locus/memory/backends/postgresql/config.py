@@ -51,7 +51,6 @@ class PostgreSQLConfig(SQLServerConfig):
         if not url.startswith("postgresql://"):
             raise ConfigurationError(refusal)
         parts = StoreURL(url, refusal)
-        parts.check_password()
         # Not decoded and encoded again: a plus sign is no space to libpq.
         pairs = [pair.partition("=") for pair in parts.query.split("&") if pair]
         names = cls.model_fields.keys() - _LIBPQ

@@ -13,7 +13,7 @@ from pydantic import SecretStr
 
 from locus.errors import ConfigurationError
 from locus.memory.model.arguments import CACHE_MB, checked_seconds
-from locus.memory.runtime.url import StoreURL, flag
+from locus.memory.runtime.url import StoreURL, flag, refuse_address
 
 _PORT = 6379
 _TLS_OF_SCHEME = {"redis": False, "valkey": False, "rediss": True, "valkeys": True, "unix": False}
@@ -233,6 +233,7 @@ def _check_number(value: object, name: str, least: int, most: int) -> None:
 
 
 def _check_prefix(prefix: object) -> None:
+    refuse_address(prefix, "prefix")
     if not isinstance(prefix, str) or not prefix:
         raise ConfigurationError(f"prefix must be some text that all keys start with, got {prefix!r:.40}")
     if "{" in prefix or "}" in prefix:

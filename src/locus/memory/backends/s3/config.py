@@ -18,7 +18,7 @@ from locus.extras import require
 from locus.hints import check_options
 from locus.memory.backends.objects.client import checked_prefix
 from locus.memory.model.arguments import CACHE_MB, checked_seconds
-from locus.memory.runtime.url import StoreURL
+from locus.memory.runtime.url import StoreURL, refuse_address
 
 PREFIX = "locus/checkpoints/"
 AddressingStyle = Literal["auto", "path", "virtual"]
@@ -81,6 +81,7 @@ class S3Config:
         cache_mb: float = CACHE_MB,
     ) -> S3Config:
         """Check the options of `S3Backend`, and find missing ones in the same places as AWS's own tools."""
+        refuse_address(bucket, "bucket")
         if not isinstance(bucket, str) or not bucket or "/" in bucket:
             raise ConfigurationError(f"bucket is the name of an S3 bucket, got {bucket!r:.80}")
         if addressing_style not in ("auto", "path", "virtual"):
@@ -120,7 +121,7 @@ class S3Config:
     def options_in(cls, url: str, **options: Any) -> dict[str, Any]:
         """Read the options in `s3://bucket/prefix?endpoint_url=…&region_name=…`, and add others, which win."""
         check_options(options, cls.from_options, "S3Backend", but=("bucket",))
-        parts = StoreURL(url, "write s3://bucket/prefix")
+        parts = StoreURL(url, "write s3://bucket/prefix", has_user=False)
         if parts.user is not None:
             raise ConfigurationError(
                 "credentials do not belong into a URL: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or give options"

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self, TypedDict
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError, ValidationInfo, field_validator
 
 from locus.errors import ConfigurationError
 from locus.hints import UnknownOptionError
 from locus.memory.model.arguments import CACHE_MB, checked_megabytes, checked_seconds
-from locus.memory.runtime.url import StoreURL
+from locus.memory.runtime.url import StoreURL, refuse_address
 
 _FIRST_SECONDS = 1.0
 
@@ -65,6 +65,14 @@ class SQLServerConfig(BaseModel):
     cache_mb: float = CACHE_MB
     """The megabytes that a handle may hold in memory, so that loads read and decode only what is new."""
     auto_create_table: bool = True
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _no_url(cls, value: Any, info: ValidationInfo) -> Any:
+        """Refuse a URL in the place of a name: messages show the names of hosts, and a URL may hold a password."""
+        if info.field_name not in ("dsn", "password", "wallet_password"):
+            refuse_address(value, str(info.field_name))
+        return value
 
     @classmethod
     def checked(cls, **options: Any) -> Self:

@@ -138,7 +138,7 @@ def _parsed(name: str, text: bytes, field: str) -> dict[str, Any]:
 
 def open_bucket(url: str) -> OldBucket:
     """Open `s3://bucket/prefix` or `oci://namespace/bucket/prefix`. `?prefix=…` gives a prefix without a last slash."""
-    parts = StoreURL(url, "write s3://bucket/prefix, or oci://namespace/bucket/prefix")
+    parts = StoreURL(url, "write s3://bucket/prefix, or oci://namespace/bucket/prefix", has_user=False)
     options = dict(parse_qsl(parts.query, keep_blank_values=True))
     bucket, _, path = ("", "", parts.path) if parts.scheme == "s3" else parts.path.removeprefix("/").partition("/")
     folder = unquote(path).strip("/")

@@ -25,7 +25,6 @@ class OldRedis(OldKeyValueStore):
         redis = require("redis.asyncio", "redis")
         refusal = "the URL of Redis cannot be read: redis://user:password@host:6379/0"
         parts = StoreURL(url, refusal)
-        parts.check_password()
         options = dict(parse_qsl(parts.query))
         given = options.pop("prefix", None)
         self._prefixes = (given,) if given else PREFIXES
