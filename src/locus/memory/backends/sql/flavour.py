@@ -100,6 +100,8 @@ class Flavour:
 
     It keeps a database from reading all of them.
     """
+    newest_format: int
+    """The format of the tables that this version makes on a server."""
     checksums = False
     """True if rows have a checksum. SQLite needs one; servers have checksums of their pages."""
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import accumulate
 from typing import Any, NamedTuple
 
@@ -244,6 +244,17 @@ class TextPortion(NamedTuple):
     threads: list[ThreadToIndex]
     rows: list[Row]
     is_full: bool
+
+
+class PortionIndexing(NamedTuple):
+    """How a database brings its full text up to date, a portion at a time."""
+
+    next_portion: Callable[[Any, str], Steps[TextPortion]]
+    """Reads the next texts of threads whose ids start with a prefix."""
+    texts_of: Callable[[Any, TextPortion], list[str]]
+    """Makes the text to index of each row; that takes long, and happens in a thread."""
+    index_portion: Callable[[Any, TextPortion, Sequence[str]], Steps[None]]
+    """Writes them."""
 
 
 def portion_of(rows: Sequence[Row]) -> TextPortion:
