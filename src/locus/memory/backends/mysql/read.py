@@ -6,9 +6,9 @@ from collections import defaultdict
 
 from locus.memory.backends.mysql.commit import TOO_MANY
 from locus.memory.backends.mysql.schema import MySQLFlavour
-from locus.memory.backends.sql.flavour import Steps
+from locus.memory.backends.sql.flavour import Steps, time_in_json
 from locus.memory.backends.sql.read import FEW, with_metadata
-from locus.memory.backends.sql.schema import CheckpointRow, time_in_json
+from locus.memory.backends.sql.schema import CheckpointRow
 from locus.memory.backends.sql.search import metadata_key
 from locus.memory.model.codec import TAG, decode, encode_trusted
 from locus.memory.model.manifest import check_named, wanted

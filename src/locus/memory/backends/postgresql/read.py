@@ -19,7 +19,7 @@ from typing import Any
 
 from locus.memory.backends.postgresql.schema import PostgreSQLFlavour
 from locus.memory.backends.sql import read as sql_read
-from locus.memory.backends.sql.flavour import Steps
+from locus.memory.backends.sql.flavour import Steps, time_in_json
 from locus.memory.backends.sql.read import (
     FEW,
     held_by,
@@ -30,7 +30,7 @@ from locus.memory.backends.sql.read import (
     write_list,
     write_of,
 )
-from locus.memory.backends.sql.schema import RUN_INFO, CheckpointRow, of, time_in_json
+from locus.memory.backends.sql.schema import RUN_INFO, CheckpointRow, of
 from locus.memory.model.codec import TAG, decode, encode
 from locus.memory.model.manifest import check_named, wanted
 from locus.memory.model.parts import Ends, Part, Window, needed

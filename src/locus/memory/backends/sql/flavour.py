@@ -355,6 +355,14 @@ class Flavour:
         return text if self.dialect.exact else from_native(text)
 
 
+def time_in_json(text: object) -> datetime | None:
+    """Read a time out of JSON; None if it is none."""
+    try:
+        return datetime.fromisoformat(text) if isinstance(text, str) else None
+    except ValueError:
+        return None
+
+
 SMALLEST, LARGEST = 256, 262_144
 """The sizes, in characters, between which a value is packed.
 

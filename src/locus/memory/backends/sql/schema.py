@@ -12,7 +12,6 @@ its own, they are in `migrations/0000.sql`. A released migration never changes.
 from __future__ import annotations
 
 import re
-from datetime import datetime
 from importlib.resources import files
 from string import Template
 from typing import Any, NamedTuple
@@ -81,14 +80,6 @@ def without_thread(columns: str) -> str:
 def of(alias: str, columns: str) -> str:
     """The columns of a table that has an alias: `of("c", "seq, rev")` is `c.seq, c.rev`."""
     return ", ".join(f"{alias}.{column}" for column in columns.split(", "))
-
-
-def time_in_json(text: object) -> datetime | None:
-    """Read a time out of JSON; None if it is none."""
-    try:
-        return datetime.fromisoformat(text) if isinstance(text, str) else None
-    except ValueError:
-        return None
 
 
 def read_migrations(package: str) -> tuple[str, ...]:
