@@ -27,7 +27,7 @@ from locus.errors import (
 )
 from locus.memory.model.changes import PayloadDiff
 from locus.memory.model.codec import EXACT, Dialect
-from locus.memory.model.ids import Pattern, shown_thread
+from locus.memory.model.ids import Pattern, check_key_space, shown_thread
 from locus.memory.model.matching import newest_threads
 from locus.memory.model.parts import Ends, Part
 from locus.memory.model.records import (
@@ -124,6 +124,23 @@ class Engine(ABC):
     def offers(self, capability: type) -> bool:
         """Tell whether this store has a capability. Some depend on the server, and not on the engine's type alone."""
         return isinstance(self, capability)
+
+    def key_space(self, name: str) -> Engine:
+        """Open another space of keys in the same store: threads that no list, search or count of this one knows.
+
+        An engine opens each space once. Where both share connections, closing one closes them, and a later use of the
+        other opens them anew.
+        """
+        spaces: dict[str, Engine] = vars(self).setdefault("_key_spaces", {})
+        space = spaces.get(check_key_space(name))
+        if space is None:
+            space = spaces.setdefault(name, self._opened_space(name))
+            space.reading_only = self.reading_only
+        return space
+
+    def _opened_space(self, name: str) -> Engine:
+        """Make the engine of a key space."""
+        raise CapabilityError(f"{type(self).__name__} has no key spaces, so it keeps nothing beside its threads")
 
     async def setup(self) -> None:
         """Create or migrate what the store needs. May be repeated, and run in many processes at once."""

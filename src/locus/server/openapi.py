@@ -108,8 +108,8 @@ class Routes:
     def operations(cls) -> list[RouteSpec]:
         return [getattr(method, _DESCRIBED) for method in vars(cls).values() if hasattr(method, _DESCRIBED)]
 
-    def routes(self) -> list[Route]:
-        return [Route(spec.path, self._handler(spec), methods=[spec.method]) for spec in self.operations()]
+    def routes(self, below: str = "") -> list[Route]:
+        return [Route(below + spec.path, self._handler(spec), methods=[spec.method]) for spec in self.operations()]
 
     def _handler(self, spec: RouteSpec) -> Callable[[Request], Awaitable[Response]]:
         """A function that reads the parameters of a route's method from a request, and calls it.
