@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from functools import partial
+from typing import Self
 
 from locus.errors import CheckpointError, ConfigurationError
 from locus.memory.backends.oracle import commit as oracle_commit
@@ -30,7 +31,7 @@ from locus.memory.backends.oracle.config import OracleConfig
 from locus.memory.backends.oracle.schema import NATIVE, OracleFlavour
 from locus.memory.backends.sql.commit import LastSeenThreads, SQLThread, can_be_first
 from locus.memory.backends.sql.engine import SQLServerEngine, Trouble
-from locus.memory.backends.sql.schema import check_format
+from locus.memory.backends.sql.schema import check_format, space_tables
 from locus.memory.engine import Deadline, KeepsWrites
 from locus.memory.model.records import Ancestor, AncestorQuery, Commit, Entry, Hit, Outcome, Verdict
 
@@ -54,6 +55,7 @@ class OracleEngine(SQLServerEngine[OracleConnection]):
         super().__init__(
             sql, OracleThreads(sql), pool, retry_seconds=config.retry_seconds, first_seconds=config.first_seconds
         )
+        self._config = config
         self._connector = Connector(config)
         self.creates_tables = config.auto_create_table
         self._seen_threads = LastSeenThreads()
@@ -65,6 +67,10 @@ class OracleEngine(SQLServerEngine[OracleConnection]):
     @property
     def _place(self) -> str:
         return self._connector.address
+
+    def _with_tables_of(self, space: str) -> Self:
+        table_name = space_tables(self._config.table_name, space)
+        return type(self)(self._config.model_copy(update={"table_name": table_name}))
 
     async def _connect(self) -> OracleConnection:
         return await self._connector.connect()
@@ -130,6 +136,7 @@ class OracleEngine(SQLServerEngine[OracleConnection]):
         return int(rows[0][0]) if rows else None
 
     async def _migrate(self, connection: OracleConnection) -> None:
+        # DDL commits, and so releases every lock of its own session. Therefore a second session holds the lock.
         await self._check_characters(connection)
         table, row = oracle_schema.format_statements(self.sql)
         await self._alter(connection, table, oracle_schema.ALREADY_DONE)

@@ -24,7 +24,7 @@ from datetime import datetime
 from enum import Enum, auto
 from functools import partial
 from operator import attrgetter
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Generic, Self, TypeVar
 
 from locus.errors import ConfigurationError
 from locus.memory.backends.sql import read as sql_read
@@ -298,6 +298,15 @@ class SQLServerEngine(SQLEngine, Generic[C]):
         self._first_seconds = first_seconds
         self._was_connected = False
         self._pools: LoopPools[C] = LoopPools(self._connect, pool)
+
+    def _opened_space(self, name: str) -> Engine:
+        space = self._with_tables_of(name)
+        space._pools = self._pools
+        return space
+
+    @abstractmethod
+    def _with_tables_of(self, space: str) -> Self:
+        """Make an engine on the same server with the tables of another key space (see `space_tables`)."""
 
     async def setup(self) -> None:
         await self._insist(self._set_up, repeatable=True)

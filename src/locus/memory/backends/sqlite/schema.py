@@ -14,7 +14,8 @@ Rows of checkpoints, runs and pending writes have a `checksum` of their content.
 the items that precede it (see `locus.memory.model.digests`). An older version has left NULL there.
 
 All names begin with `locus_`, so that the tables can live in an application's own database. `locus_search` is created
-by the first search (see `search`), and everything else by the migrations.
+by the first search (see `search`), and everything else by the migrations. The tables of another key space have its name
+in theirs, such as `locus__memory_threads`: its connections put it into every statement (see `client.in_tables`).
 """
 
 from __future__ import annotations
@@ -39,6 +40,8 @@ from locus.memory.model.codec import check_sum, checksum, run_checksum
 from locus.memory.model.formats import check_format, oldest
 from locus.memory.model.records import Entry, Run
 
+TABLES = "locus_"
+"""How the names of all tables begin."""
 _PACKAGE = "locus.memory.backends.sqlite"
 MIGRATIONS = tuple(statements_in(script) for script in read_migrations(_PACKAGE))
 
