@@ -37,11 +37,12 @@ from locus.memory.backends.mysql.examine import findings
 from locus.memory.backends.mysql.schema import NATIVE, MySQLFlavour
 from locus.memory.backends.mysql.together import Group, GroupSave, GroupTask
 from locus.memory.backends.sql.commit import LastSeenThreads, can_be_first
-from locus.memory.backends.sql.engine import SQLServerEngine, Trouble
+from locus.memory.backends.sql.engine import SQLServerEngine, Trouble, foreign_kind
 from locus.memory.backends.sql.flavour import run_steps_async
 from locus.memory.backends.sql.schema import check_format, other_tables, script
 from locus.memory.engine import CommitsTogether, Deadline
 from locus.memory.model.commit_rules import decide
+from locus.memory.model.foreign import IN_MYSQL
 from locus.memory.model.formats import oldest
 from locus.memory.model.records import Commit, Entry, Finding, Hit, Outcome, Stored, StoredFormat, TaskWrites, Verdict
 
@@ -100,8 +101,10 @@ class MySQLEngine(SQLServerEngine[MySQLConnection], CommitsTogether):
         version = await self._format(connection)
         if version >= mysql_schema.FORMAT:
             return
-        if not version and self.reading_only:
-            raise self.nothing_there()
+        if not version:
+            self.check_foreign(await foreign_kind(connection, "database()", (), IN_MYSQL))
+            if self.reading_only:
+                raise self.nothing_there()
         if not self._config.auto_create_table or self.reading_only:
             what = f"the tables {self.sql.prefix}* at {self._address}"
             call = script(self.backend_name, version)

@@ -34,10 +34,11 @@ from locus.memory.backends.postgresql.config import PostgreSQLConfig
 from locus.memory.backends.postgresql.examine import asked_for, findings, partitions_of
 from locus.memory.backends.postgresql.schema import JSONB, PostgreSQLFlavour, ddl, statements
 from locus.memory.backends.sql import read as sql_read
-from locus.memory.backends.sql.engine import Operation, SQLServerEngine, Trouble
+from locus.memory.backends.sql.engine import Operation, SQLServerEngine, Trouble, foreign_kind
 from locus.memory.backends.sql.flavour import Steps, run_steps_async
 from locus.memory.backends.sql.schema import check_format, other_tables, script
 from locus.memory.engine import CommitsTogether, CommitsWithWrites, Deadline, NotConfirmed
+from locus.memory.model.foreign import IN_POSTGRESQL
 from locus.memory.model.formats import oldest
 from locus.memory.model.parts import Part
 from locus.memory.model.records import (
@@ -129,8 +130,13 @@ class PostgreSQLEngine(SQLServerEngine[PostgreSQLConnection], CommitsTogether, C
         if version >= self.sql.newest_format:
             await self._tell_partitions(connection)
             return
-        if not version and self.reading_only:
-            raise self.nothing_there()
+        if not version:
+            schema = self.sql.schema_name
+            here = "current_schema()" if schema is None else "?"
+            values = () if schema is None else (schema,)
+            self.check_foreign(await foreign_kind(connection, here, values, IN_POSTGRESQL))
+            if self.reading_only:
+                raise self.nothing_there()
         if not self.creates_tables or self.reading_only:
             what = f"the tables {self.sql.prefix}* at {self._connector}"
             call = script(self.backend_name, version, partitions=self.sql.partitions)

@@ -46,6 +46,7 @@ from locus.memory.engine import (
     NothingCommitted,
     Searches,
 )
+from locus.memory.model.foreign import TABLES, kind_of_tables
 from locus.memory.model.ids import Pattern
 from locus.memory.model.parts import Part
 from locus.memory.model.records import (
@@ -74,6 +75,16 @@ Operation = Callable[[], Steps[T]]
 """Makes the steps of an operation, anew for each attempt."""
 ThreadChange = Callable[[SQLThreads], Steps[T]]
 """Makes the steps of an operation that changes threads."""
+
+
+async def foreign_kind(connection: Any, schema: str, values: Sequence[Any], kinds: Sequence[str]) -> str | None:
+    """The framework among `kinds` whose tables are in a schema, an SQL expression with these values."""
+    columns = await connection.execute(
+        "SELECT table_name, column_name FROM information_schema.columns"
+        f" WHERE table_schema = {schema} AND table_name IN (?{', ?' * (len(TABLES) - 1)})",
+        (*values, *TABLES),
+    )
+    return kind_of_tables([(str(table), str(column)) for table, column in columns], kinds)
 
 
 class SQLEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies, Exports, Maintains):

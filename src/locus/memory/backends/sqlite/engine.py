@@ -49,6 +49,7 @@ from locus.memory.backends.sqlite.schema import (
     WITHOUT_CHECKSUMS,
     SQLiteFlavour,
     checked_version,
+    foreign_kind,
     script,
 )
 from locus.memory.engine import CommitsTogether, CommitsWithWrites, Deadline, NothingCommitted
@@ -81,6 +82,10 @@ def _stored_version(file: SQLiteFile) -> int:
     return checked_version(file.current(), reading=True) if file.is_there() else 0
 
 
+def _foreign_kind(file: SQLiteFile) -> str | None:
+    return foreign_kind(file.current()) if file.is_there() else None
+
+
 def _carry_out(change: ThreadChange[T], connection: sqlite3.Connection) -> T:
     with transaction(connection):
         return execute(connection, change(SQLiteThreads(connection)))
@@ -110,6 +115,11 @@ class SQLiteEngine(SQLEngine, CommitsTogether, CommitsWithWrites):
 
         held = weakref.ref(self)  # the workers' threads must not keep the engine alive
 
+        def check_foreign(kind: str | None) -> None:
+            engine = held()
+            if engine is not None:
+                engine.check_foreign(kind)
+
         def opened(writable: bool) -> SQLiteFile:
             engine = held()
             return SQLiteFile(
@@ -119,6 +129,7 @@ class SQLiteEngine(SQLEngine, CommitsTogether, CommitsWithWrites):
                 writable=writable,
                 untouched=engine is not None and engine.reading_only,
                 makes_folder=makes_folder,
+                check_foreign=check_foreign,
             )
 
         self._writer = Worker("locus-sqlite-writer", partial(opened, True))
@@ -144,6 +155,7 @@ class SQLiteEngine(SQLEngine, CommitsTogether, CommitsWithWrites):
         else:
             stored = await self._reader.run(_stored_version)
         if not stored:
+            self.check_foreign(await self._reader.run(_foreign_kind))
             raise self.nothing_there()
         self.sql = OLD_SQL if stored <= WITHOUT_CHECKSUMS else SQL
 
