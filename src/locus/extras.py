@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from importlib import import_module
 from importlib.util import find_spec
 from types import ModuleType
@@ -22,13 +22,13 @@ def require(module: str, extra: str) -> ModuleType:
         raise MissingDependencyError(f'{module} is not installed: pip install "locus-state[{extra}]"') from error
 
 
-def lazy_names(package: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
-    """Make the `__getattr__` of a package whose names are imported from their modules when they are first used."""
+def lazy_names(package: str, modules: Mapping[str, Collection[str]]) -> Callable[[str], Any]:
+    """Make the `__getattr__` of a package whose names are imported when they are first used, from these modules."""
+    homes = {name: module for module, names in modules.items() for name in names}
 
     def __getattr__(name: str) -> Any:
-        home = homes.get(name)
-        if home is None:
+        if name not in homes:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        return getattr(import_module(f"{package}.{home}"), name)
+        return getattr(import_module(f"{package}.{homes[name]}"), name)
 
     return __getattr__

@@ -9,6 +9,8 @@ for something that is the same wherever the block has that name. `text unchecked
 
 The blocks of a file run in order and in one folder, and its `python` blocks in one module, which the option
 `fresh` (in the info string: `python fresh`) replaces by a new one. Top-level `await` is allowed.
+
+A page may serve on any port. It gets a free one instead, so that other runs on the same machine do not disturb it.
 """
 
 import ast
@@ -23,7 +25,7 @@ import tomllib
 import traceback
 from collections.abc import Callable
 from configparser import ConfigParser
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import ModuleType
 
@@ -32,6 +34,7 @@ from markdown_it import MarkdownIt
 
 from tests.docs.shell import run_shell
 from tests.docs.sql import run_on_mysql, run_on_oracle, run_on_postgresql
+from tests.servers.ports import free_port
 
 
 @dataclass(frozen=True)
@@ -66,7 +69,7 @@ def find_blocks(file: Path) -> list[Block]:
 
 def run_document(file: Path, folder: Path) -> int:
     """Run every block of a file inside a folder, and return how many there were."""
-    blocks = find_blocks(file)
+    blocks = on_free_ports(find_blocks(file))
     with contextlib.chdir(folder), asyncio.Runner() as loop:
         session = Session(loop, ModuleType("__main__"))
         for block in blocks:
@@ -76,6 +79,21 @@ def run_document(file: Path, folder: Path) -> int:
                 place = f"{file}:{line_of(error, block)}"
                 raise BlockError(f"{place}: {type(error).__name__}: {error}") from error
     return len(blocks)
+
+
+def on_free_ports(blocks: list[Block]) -> list[Block]:
+    """The blocks, with a free port instead of each on which a shell command of theirs serves."""
+    served = {
+        port for block in blocks if RUNNERS.get(block.language) is run_bash for port in SERVES.findall(block.text)
+    }
+    free = {port: str(free_port()) for port in served}
+    if not free:
+        return blocks
+    place = re.compile(rf"(127\.0\.0\.1:|--port )({'|'.join(free)})\b")
+    return [replace(block, text=place.sub(lambda found: found[1] + free[found[2]], block.text)) for block in blocks]
+
+
+SERVES = re.compile(r"\blocus serve\b.* --port (\d+)")
 
 
 def line_of(error: BaseException, block: Block) -> int:

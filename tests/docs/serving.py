@@ -17,7 +17,7 @@ _running: dict[str, subprocess.Popen[bytes]] = {}
 
 
 def start_server(words: Sequence[str], variables: dict[str, str]) -> None:
-    port = words[words.index("--port") + 1] if "--port" in words else "8700"
+    port = words[words.index("--port") + 1]  # a page names it, and `blocks` has put a free one in its place
     stop_server(port)
     with tempfile.TemporaryFile() as log:
         command = [sys.executable, "-m", "locus", *words[1:]]

@@ -1,5 +1,6 @@
 """Every code block of the documentation works; and the runner that says so notices when one does not."""
 
+import socket
 from pathlib import Path
 
 import pytest
@@ -45,6 +46,17 @@ def test_a_class_finds_its_annotations_in_the_module_of_its_block(tmp_path: Path
         "python\nfrom __future__ import annotations\nimport typing\nclass A: ...\nclass B:\n    a: A",
         "python\nassert typing.get_type_hints(B) == {'a': A}",
     )
+
+
+def test_a_page_serves_although_another_program_has_its_port(tmp_path: Path) -> None:
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        place = f"127.0.0.1:{other.getsockname()[1]}"
+        serve = (
+            f"bash\nlocus serve --store sqlite:a.db --port {place.partition(':')[2]}\ncurl -sf http://{place}/health"
+        )
+        assert run(tmp_path, serve, f"python\nprint('http://{place}')", f"text\nhttp://{place}") == 3
 
 
 @pytest.mark.parametrize(

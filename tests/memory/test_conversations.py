@@ -243,7 +243,7 @@ def test_a_title_is_what_a_user_said() -> None:
                     {"part_kind": "tool-call", "tool_name": "f", "args": '{"a": 1}', "tool_call_id": "c"},
                 ],
             },
-            Utterance("assistant", "I look.", (Call("f", {"a": 1}, "c"),)),
+            Utterance("assistant", "I look.", (Call("f", {"a": 1}, "c"),), thought="Hm."),
         ),
         (
             {

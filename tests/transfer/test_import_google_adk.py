@@ -22,7 +22,7 @@ from locus.integrations.google_adk import LocusSessionService
 from locus.memory.backends import sqlite_checkpointer
 from locus.testing.processes.workers import Crew
 from locus.transfer import import_store
-from locus.transfer.sources.google_adk import ADKTables, EventRow
+from locus.transfer.sources.google_adk import EventRow, GoogleADKSource
 from tests.backends.mysql.stores import new_name, run_sql
 from tests.integrations.google_adk.events import ALICE, event, texts
 from tests.servers.mysql import MySQLServer
@@ -113,9 +113,9 @@ async def test_a_session_that_goes_on_while_it_is_read(tmp_path: Path, monkeypat
     """The newest checkpoint has the state of the newest event, and not of the one before it."""
     path, url = tmp_path / "session.db", f"sqlite:{tmp_path / 'agents.db'}"
     service = await _filled(path)
-    read, left = ADKTables.events, [1, 2]
+    read, left = GoogleADKSource.events, [1, 2]
 
-    async def read_late(tables: ADKTables, names: tuple[str, ...]) -> list[EventRow]:
+    async def read_late(tables: GoogleADKSource, names: tuple[str, ...]) -> list[EventRow]:
         if names[1:] == ("alice", "s/1") and left:
             session = await service.get_session(**ALICE, session_id="s/1")
             assert session is not None
@@ -123,7 +123,7 @@ async def test_a_session_that_goes_on_while_it_is_read(tmp_path: Path, monkeypat
             await service.append_event(session, event("meanwhile", at=at, state={"n": f"new {left.pop()}"}))
         return await read(tables, names)
 
-    monkeypatch.setattr(ADKTables, "events", read_late)
+    monkeypatch.setattr(GoogleADKSource, "events", read_late)
     assert (await import_store("google-adk", str(path), url)).ok
     async with LocusSessionService(url) as moved:
         found = await moved.get_session(**ALICE, session_id="s/1")

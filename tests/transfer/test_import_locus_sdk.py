@@ -19,7 +19,8 @@ from redis import Redis
 
 from locus.errors import BackendUnavailableError, ConfigurationError
 from locus.testing.laws.base import dicts
-from locus.transfer.sources.locus_sdk import sql
+from locus.transfer.sources.locus_sdk.sql import open_tables
+from locus.transfer.sources.sql import ServerReader
 from tests.backends.mysql.stores import run_sql
 from tests.servers.mysql import MySQLServer
 from tests.servers.postgresql import PostgreSQLServer
@@ -224,22 +225,26 @@ async def test_mysql(old_tables: str, tmp_path: Path) -> None:
         assert await dicts(handle).load("bare", "import") == {"plain": [1, 2]}
 
 
-class Failing:
-    """As much of an engine as is asked before a table is found."""
+class Failing(ServerReader):
+    """A server that goes away before a table is found."""
 
-    identity = "postgresql:host/app/locus"
-    closed = False
+    name, table, is_oracle, closed = "postgresql:host/app", None, False, False
 
-    async def ask(self, *_statements: object) -> None:
+    def __init__(self) -> None:
+        """Open nothing."""
+
+    def place(self, table: str) -> str:
+        return table
+
+    async def columns(self, table: str) -> set[str]:
         raise BackendUnavailableError("the server has gone away")
 
     async def close(self) -> None:
         self.closed = True
 
 
-async def test_an_engine_that_fails_while_tables_are_looked_for_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
-    engine = Failing()
-    monkeypatch.setattr(sql, "sql_engine", lambda url: (engine, None, None))
+async def test_an_engine_that_fails_while_tables_are_looked_for_is_closed() -> None:
+    server = Failing()
     with pytest.raises(BackendUnavailableError):
-        await sql.open_tables("postgresql://host/app", "tenant")
-    assert engine.closed
+        await open_tables(server, "tenant")
+    assert server.closed

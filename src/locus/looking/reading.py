@@ -13,6 +13,8 @@ from typing import Any, Final
 
 from locus.errors import ConfigurationError, ConflictError, CorruptCheckpointError
 from locus.hints import did_you_mean
+from locus.looking.deltas import MESSAGES as DELTAS
+from locus.looking.deltas import delta_messages, keeps_deltas
 from locus.memory.conversations import CONVERSATIONS, conversation_path
 from locus.memory.engine import Exports, KeepsWrites
 from locus.memory.model.codec import decode
@@ -55,6 +57,8 @@ async def conversation(store: CheckpointStore, entry: Entry, start: int, count: 
         stored = await store.read_part(entry.thread_id, entry.checkpoint_id, entry.namespace, part)
         if stored is None:
             raise await store.not_found(entry.thread_id, entry.checkpoint_id, entry.namespace)
+        if keeps_deltas(stored):
+            return DELTAS, _page_of(await delta_messages(store, stored), part)
         path = conversation_path(await read_out(stored, partial(list_paths, stored)))
         if path is None:
             return None
@@ -62,6 +66,11 @@ async def conversation(store: CheckpointStore, entry: Entry, start: int, count: 
             return path, await read_out(stored, partial(page_of, stored, part))
         wanted = path
     return None
+
+
+def _page_of(items: list[Any], part: Range) -> ItemPage:
+    low, high = part.within(len(items))
+    return ItemPage(items[low:high], len(items), low)
 
 
 def list_paths(stored: Stored) -> list[Path]:

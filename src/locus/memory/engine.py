@@ -28,7 +28,7 @@ from locus.errors import (
 from locus.memory.model.changes import PayloadDiff
 from locus.memory.model.codec import EXACT, Dialect
 from locus.memory.model.foreign import NAMES
-from locus.memory.model.ids import Pattern, shown_thread
+from locus.memory.model.ids import Pattern, check_key_space, shown_thread
 from locus.memory.model.matching import newest_threads
 from locus.memory.model.parts import Ends, Part
 from locus.memory.model.records import (
@@ -37,6 +37,7 @@ from locus.memory.model.records import (
     Base,
     CheckpointKey,
     Commit,
+    Contents,
     Entry,
     Exported,
     Finding,
@@ -66,6 +67,9 @@ LOOKED_AT = 2_000
 
 LINE_PAGE = 64
 """The number of ancestors of a checkpoint that are read at once, unless an engine has its own way."""
+
+_READ_AT_ONCE = 32
+"""The number of threads that are read at the same time, where each is a request."""
 
 _LOOKS = 8
 """How often ancestors are read anew because some of them were changed meanwhile."""
@@ -146,6 +150,24 @@ class Engine(ABC):
         """Tell whether this store has a capability. Some depend on the server, and not on the engine's type alone."""
         return isinstance(self, capability)
 
+    def key_space(self, name: str) -> Engine:
+        """Open another space of keys in the same store: threads that no list, search or count of this one knows.
+
+        An engine opens each space once. Where both share connections, closing one closes them, and a later use of the
+        other opens them anew.
+        """
+        spaces: dict[str, Engine] = vars(self).setdefault("_key_spaces", {})
+        space = spaces.get(check_key_space(name))
+        if space is None:
+            space = spaces.setdefault(name, self._opened_space(name))
+            space.reading_only = self.reading_only
+            space.begins_beside = True  # no other framework's threads would go there
+        return space
+
+    def _opened_space(self, name: str) -> Engine:
+        """Make the engine of a key space."""
+        raise CapabilityError(f"{type(self).__name__} has no key spaces, so it keeps nothing beside its threads")
+
     async def setup(self) -> None:
         """Create or migrate what the store needs. May be repeated, and run in many processes at once."""
 
@@ -158,7 +180,7 @@ class Engine(ABC):
 
         `setup` calls it where nothing of this store exists yet.
         """
-        if kind is not None and (self.reading_only or not self.begins_beside):
+        if kind is not None and not self.begins_beside:
             raise ForeignStoreError(kind, self.identity)
 
     @abstractmethod
@@ -227,6 +249,25 @@ class Engine(ABC):
     @abstractmethod
     async def threads(self, pattern: Pattern, limit: int | None) -> list[str]:
         """List the ids of threads that match and have a checkpoint, in code point order."""
+
+    async def newest(self, prefix: str, after: str, limit: int) -> Contents:
+        """Read the newest checkpoint of each thread whose id starts with `prefix` and follows `after`, in their order.
+
+        Only the default namespace counts. Every text is read, so the threads should be small. A page covers `limit`
+        threads. It may have less, if some were removed meanwhile or are damaged. Engines override this where one
+        request reads a page.
+        """
+        ids = await _ids_after(self, Pattern(within=prefix, after=after), limit)
+        found: list[Stored | CorruptCheckpointError | None] = []
+        at_once = 1 if self.works_in_place else _READ_AT_ONCE
+        for start in range(0, len(ids), at_once):
+            reads = [_newest_of(self, thread_id) for thread_id in ids[start : start + at_once]]
+            found += await asyncio.gather(*reads) if at_once > 1 else [await reads[0]]
+        return Contents(
+            [stored for stored in found if isinstance(stored, Stored)],
+            ids[-1] if len(ids) == limit else None,
+            [error for error in found if isinstance(error, CorruptCheckpointError)],
+        )
 
     async def unlisted(self, prefix: str, after: str, limit: int) -> list[str]:
         """List the ids of threads that are stored although `threads` does not list them, in code point order.
@@ -326,6 +367,13 @@ class Engine(ABC):
 
     async def close(self) -> None:
         """Release what this engine opened itself. Never raises. A later use opens it anew."""
+
+
+async def _newest_of(engine: Engine, thread_id: str) -> Stored | CorruptCheckpointError | None:
+    try:
+        return await engine.read(thread_id, DEFAULT_NAMESPACE, None)
+    except CorruptCheckpointError as error:
+        return error
 
 
 async def _ids_after(engine: Engine, pattern: Pattern, limit: int) -> list[str]:

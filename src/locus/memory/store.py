@@ -12,7 +12,7 @@ from contextlib import aclosing, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from typing import Any, Generic, Literal, NoReturn, TypeVar, cast
+from typing import Any, Generic, Literal, NoReturn, Self, TypeVar, cast
 
 from locus.errors import (
     CapabilityError,
@@ -210,8 +210,16 @@ class CheckpointStore:
         self.cache = LoadCache(cache_mb)
         self._lanes = lanes_to(engine)
         self._lanes_here: Lanes | None = None
+        self._spaces: dict[str, Self] = {}
         self.caches = self.cache.max_bytes > 0 and type(engine).read_since is not Engine.read_since
         """Whether anything is held. Whoever gets everything from the engine anyway has no use for it."""
+
+    def key_space(self, name: str) -> Self:
+        """Another space of keys in the same store (see `Engine.key_space`), as a store of its own."""
+        space = self._spaces.get(name)
+        if space is None:
+            space = self._spaces.setdefault(name, type(self)(self.engine.key_space(name), cache_mb=0))
+        return space
 
     def hold_nothing(self) -> None:
         """Keep no checkpoint in memory from now on: for a caller that only passes data on."""
@@ -917,6 +925,8 @@ class CheckpointStore:
             return await engine.ancestors(thread_id, namespace, checkpoint_id, max(1, limit), channels, known)
 
     async def close(self) -> None:
+        for space in self._spaces.values():
+            await space.close()
         self._lanes_here = None
         if self._lanes is not None:
             await self._lanes.close()

@@ -16,14 +16,6 @@ if TYPE_CHECKING:
     from locus.models.ollama import OllamaModel
     from locus.models.openai import OpenAIModel
 
-_HOMES = {
-    "AnthropicModel": "anthropic",
-    "MockModel": "mock",
-    "OCIModel": "oci",
-    "OllamaModel": "ollama",
-    "OpenAIModel": "openai",
-}
-
 __all__ = [
     "AnthropicModel",
     "MockModel",
@@ -46,8 +38,17 @@ __all__ = [
 ]
 
 
-__getattr__ = lazy_names(__name__, _HOMES)
+__getattr__ = lazy_names(
+    __name__,
+    {
+        "anthropic": ("AnthropicModel",),
+        "mock": ("MockModel",),
+        "oci": ("OCIModel",),
+        "ollama": ("OllamaModel",),
+        "openai": ("OpenAIModel",),
+    },
+)
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_HOMES})
+    return sorted({*globals(), *__all__})

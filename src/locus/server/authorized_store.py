@@ -44,6 +44,10 @@ class AuthorizedStore:
         self._quota = quota
         self._ledger = ledger
 
+    def key_space(self, name: str) -> AuthorizedStore:
+        """Another space of keys in the same store, with the same limits, and one quota for both."""
+        return AuthorizedStore(self.store.key_space(name), self.limits, self._quota, self._ledger)
+
     @staticmethod
     def grant(request: Request) -> Grant:
         grant: Grant = request.scope[GRANT_KEY]

@@ -37,28 +37,6 @@ if TYPE_CHECKING:
     from locus.testing.stateful import ThreadsMachine
     from locus.testing.stores import DurableTestStore, OutageTestStore, Stall, StallTestStore, TestStore
 
-_HOMES = {
-    "REQUIRED": "contract",
-    "CheckpointerContract": "contract",
-    "CopyLaws": "laws.saving.copies",
-    "CoreContract": "contract",
-    "DurableContract": "contract",
-    "DurableLaws": "contract",
-    "DurableTestStore": "stores",
-    "ExpiryLaws": "laws.removal.expiry",
-    "MetadataLaws": "laws.search.metadata",
-    "OutageLaws": "laws.durability.outage",
-    "OutageTestStore": "stores",
-    "SQLiteTestStore": "sqlite",
-    "SaverLaws": "laws.handles.saver",
-    "SearchLaws": "laws.search.words",
-    "Stall": "stores",
-    "StallLaws": "laws.durability.stalls",
-    "StallTestStore": "stores",
-    "TestStore": "stores",
-    "ThreadsMachine": "stateful",
-}
-
 __all__ = [
     "REQUIRED",
     "CheckpointerContract",
@@ -95,4 +73,19 @@ if "pytest" in sys.modules:
     )
 
 
-__getattr__ = lazy_names(__name__, _HOMES)
+__getattr__ = lazy_names(
+    __name__,
+    {
+        "contract": ("REQUIRED", "CheckpointerContract", "CoreContract", "DurableContract", "DurableLaws"),
+        "laws.saving.copies": ("CopyLaws",),
+        "stores": ("DurableTestStore", "OutageTestStore", "Stall", "StallTestStore", "TestStore"),
+        "laws.removal.expiry": ("ExpiryLaws",),
+        "laws.search.metadata": ("MetadataLaws",),
+        "laws.durability.outage": ("OutageLaws",),
+        "sqlite": ("SQLiteTestStore",),
+        "laws.handles.saver": ("SaverLaws",),
+        "laws.search.words": ("SearchLaws",),
+        "laws.durability.stalls": ("StallLaws",),
+        "stateful": ("ThreadsMachine",),
+    },
+)

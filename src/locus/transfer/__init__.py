@@ -12,7 +12,7 @@
     store_items       the items of LangGraph's long-term memory, beside the threads
     report            the result
 
-To import from another library, write a `move.Source` in `sources`, and open it in `imports`.
+To import from another library, write a `sources.Source`, and open it in `imports`.
 """
 
 from locus.transfer.copies import copy_store

@@ -9,12 +9,14 @@ from typing import Any
 
 from locus.errors import ConfigurationError
 from locus.memory.runtime.url import folder_of, refuse_address
-from locus.transfer.move import Source, move
+from locus.transfer.move import move
 from locus.transfer.report import Progress, Report
+from locus.transfer.sources import Source
 from locus.transfer.stores import open_existing, open_store, resolve_url
 
 KINDS = ("langgraph", "locus-sdk", "openai-agents", "google-adk", "agent-framework", "strands", "jsonl")
-_SQL = ("postgresql", "postgres", "mysql")
+_POSTGRESQL = ("postgresql", "postgres")
+_SQL = (*_POSTGRESQL, "mysql")
 _REDIS = ("redis", "rediss", "unix")
 _OPENSEARCH = ("opensearch", "opensearchs")
 _BUCKETS = ("s3", "oci")
@@ -48,27 +50,7 @@ async def import_store(
     name = target.engine.identity
     origin: Source | None = None
     try:
-        url = resolve_url(source)
-        if kind == "langgraph":
-            origin = _langgraph(url, allowed_types)
-        elif kind == "locus-sdk":
-            origin = await _locus_sdk(url, tenant)
-        elif kind == "openai-agents":
-            origin = _openai_agents(url, sessions_table, messages_table)
-        elif kind == "google-adk":
-            origin = _google_adk(url)
-        elif kind == "agent-framework":
-            origin = _agent_framework(url)
-        elif kind == "strands":
-            origin = _strands(url)
-        elif kind == "jsonl":
-            from locus.transfer.jsonl import JSONLinesSource
-
-            path = _folder(url)
-            refuse_address(path, "the file")
-            origin = JSONLinesSource(path)
-        else:
-            raise ConfigurationError(f"nothing is known of {kind!r:.40}; threads come from {', '.join(KINDS)}")
+        origin = await _opened(kind, resolve_url(source), allowed_types, tenant, sessions_table, messages_table)
         opened = await open_existing(destination, destination_token) if dry_run else target
         try:
             report = await move(
@@ -85,13 +67,53 @@ async def import_store(
         await target.close()
 
 
+async def _opened(
+    kind: str, url: str, allowed_types: Sequence[Any], tenant: str, sessions_table: str, messages_table: str
+) -> Source:
+    """Open a source. Each has a module, imported when it is used, because some need extras."""
+    match kind:
+        case "langgraph":
+            return _langgraph(url, allowed_types)
+        case "locus-sdk":
+            return await _locus_sdk(url, tenant)
+        case "openai-agents":
+            from locus.transfer.sources.openai_agents import OpenAIAgentsSource
+
+            _refuse_others(url, "sqlite")
+            return OpenAIAgentsSource(url, sessions_table, messages_table)
+        case "google-adk":
+            from locus.transfer.sources.google_adk import GoogleADKSource
+            from locus.transfer.sources.sql import ServerReader, SQLiteReader
+
+            if _scheme(url) in _SQL:
+                return GoogleADKSource(ServerReader(url))
+            _refuse_others(url, "sqlite", "postgresql", "mysql")
+            return GoogleADKSource(SQLiteReader(url))
+        case "agent-framework":
+            from locus.transfer.sources.agent_framework import AgentFrameworkSource
+
+            _refuse_others(url, "file")
+            return AgentFrameworkSource(_folder(url))
+        case "strands":
+            from locus.transfer.sources.strands import StrandsSource
+
+            _refuse_others(url, "file")
+            return StrandsSource(_folder(url))
+        case "jsonl":
+            from locus.transfer.jsonl import JSONLinesSource
+
+            path = _folder(url)
+            refuse_address(path, "the file")
+            return JSONLinesSource(path)
+    raise ConfigurationError(f"nothing is known of {kind!r:.40}; threads come from {', '.join(KINDS)}")
+
+
 def _langgraph(url: str, allowed_types: Sequence[Any]) -> Source:
     from locus.extras import require
 
     require("langgraph.checkpoint.base", "langgraph")
     from locus.integrations.langgraph.schemas import listed_classes
-    from locus.transfer.sources.langgraph import LangGraphSource, PostgreSQLTables, SaverTables, SQLiteTables
-    from locus.transfer.sources.langgraph_values import ValueReader
+    from locus.transfer.sources.langgraph import PostgreSQLTables, SQLiteTables
     from locus.transfer.sources.sql import ServerReader, SQLiteReader
 
     classes: list[type] = []
@@ -104,13 +126,10 @@ def _langgraph(url: str, allowed_types: Sequence[Any]) -> Source:
             classes.append(kind)
             if equals:
                 aliases[stored, kind.__name__] = kind
-    values = ValueReader(classes, aliases)
-    if _scheme(url) in ("postgresql", "postgres"):
-        tables: SaverTables = PostgreSQLTables(ServerReader(url), values)
-    else:
-        _refuse_others(url, "sqlite", "postgresql")
-        tables = SQLiteTables(SQLiteReader(url), values)
-    return LangGraphSource(tables, classes)
+    if _scheme(url) in _POSTGRESQL:
+        return PostgreSQLTables(ServerReader(url), classes, aliases)
+    _refuse_others(url, "sqlite", "postgresql")
+    return SQLiteTables(SQLiteReader(url), classes, aliases)
 
 
 def _named(name: str) -> Any:
@@ -127,44 +146,15 @@ def _named(name: str) -> Any:
         ) from error
 
 
-def _openai_agents(url: str, sessions_table: str, messages_table: str) -> Source:
-    from locus.transfer.sources.openai_agents import OpenAIAgentsSource
-
-    _refuse_others(url, "sqlite")
-    return OpenAIAgentsSource(url, sessions_table=sessions_table, messages_table=messages_table)
-
-
-def _google_adk(url: str) -> Source:
-    from locus.transfer.sources.google_adk import ADKTables, GoogleADKSource
-    from locus.transfer.sources.sql import ServerReader, SQLiteReader
-
-    if _scheme(url) in _SQL:
-        return GoogleADKSource(ADKTables(ServerReader(url)))
-    _refuse_others(url, "sqlite", "postgresql", "mysql")
-    return GoogleADKSource(ADKTables(SQLiteReader(url)))
-
-
-def _agent_framework(url: str) -> Source:
-    from locus.transfer.sources.agent_framework import AgentFrameworkSource
-
-    _refuse_others(url, "file")
-    return AgentFrameworkSource(_folder(url))
-
-
-def _strands(url: str) -> Source:
-    from locus.transfer.sources.strands import StrandsSource
-
-    _refuse_others(url, "file")
-    return StrandsSource(_folder(url))
-
-
 async def _locus_sdk(url: str, tenant: str) -> Source:
-    """Open a store of locus-sdk 3. Each kind has a module, imported when it is used, because some need extras."""
+    """Open a store of locus-sdk 3."""
+    _refuse_others(url, "file", *_SQL, "oracle", *_REDIS, *_OPENSEARCH, *_BUCKETS)
     scheme = _scheme(url)
-    if scheme == "oracle":
-        from locus.transfer.sources.locus_sdk.oracle import open_oracle
+    if scheme in (*_SQL, "oracle"):
+        from locus.transfer.sources.locus_sdk.sql import open_tables
+        from locus.transfer.sources.sql import ServerReader
 
-        return await open_oracle(url)
+        return await open_tables(ServerReader(url), tenant)
     if scheme in _BUCKETS:
         from locus.transfer.sources.locus_sdk.bucket import open_bucket
 
@@ -173,17 +163,12 @@ async def _locus_sdk(url: str, tenant: str) -> Source:
         from locus.transfer.sources.locus_sdk.opensearch import OldIndex
 
         return OldIndex(url)
-    if scheme in _SQL:
-        from locus.transfer.sources.locus_sdk.sql import open_tables
-
-        return await open_tables(url, tenant)
     if scheme in _REDIS:
         from locus.transfer.sources.locus_sdk.redis import OldRedis
 
         return OldRedis(url)
     from locus.transfer.sources.locus_sdk.folder import OldFolder
 
-    _refuse_others(url, "file", *_SQL, "oracle", *_REDIS, *_OPENSEARCH, *_BUCKETS)
     return OldFolder(_folder(url))
 
 
@@ -200,4 +185,5 @@ def _refuse_others(url: str, *schemes: str) -> None:
 
 
 def _folder(url: str) -> str:
+    """The path of a folder or a file, from a URL or itself."""
     return folder_of(url.removeprefix("file:")) if url.startswith("file:") else url

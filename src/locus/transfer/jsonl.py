@@ -15,7 +15,7 @@ nothing of it is imported.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path as File
 from typing import Any, BinaryIO, Final
@@ -23,12 +23,13 @@ from typing import Any, BinaryIO, Final
 from locus.errors import ConfigurationError, CorruptCheckpointError
 from locus.looking.documents import JSONL_FORMAT
 from locus.memory.model.codec import decode, encode
-from locus.memory.model.ids import Pattern, check_id
+from locus.memory.model.ids import check_id
 from locus.memory.model.manifest import decode_manifest
 from locus.memory.model.records import Run, Write
 from locus.memory.store import SPECIAL_CHANNELS
 from locus.transfer.content import MovedCheckpoint, StoredContent
 from locus.transfer.items import ThreadItems
+from locus.transfer.sources import Source
 
 LONGEST_LINE: Final = 256 * 1024 * 1024
 """The longest line, in bytes. A line has one run, or one checkpoint without its lists."""
@@ -39,7 +40,7 @@ _LEAST_INDEX: Final = min(SPECIAL_CHANNELS.values())
 _LARGEST_INDEX: Final = 2**31 - 1
 
 
-class JSONLinesSource:
+class JSONLinesSource(Source):
     """The threads in a file of JSON Lines. The file is only read."""
 
     def __init__(self, path: str) -> None:
@@ -52,9 +53,9 @@ class JSONLinesSource:
     def name(self) -> str:
         return f"jsonl:{self._path}"
 
-    async def threads(self, pattern: Pattern) -> list[str]:
+    async def ids(self) -> Iterable[str]:
         self._places, self._whole = await asyncio.to_thread(self._found)
-        return sorted(filter(pattern.matches, self._places))
+        return self._places
 
     def _found(self) -> tuple[dict[str, int], set[str]]:
         """The byte at which each thread begins, and the threads that have their end in the file."""
@@ -116,9 +117,6 @@ class JSONLinesSource:
                     checkpoint = _checkpoint(record, items)
                     order.add(checkpoint)
                     yield checkpoint
-
-    async def close(self) -> None:
-        """Do nothing: the file is closed after each read."""
 
 
 class _Order:

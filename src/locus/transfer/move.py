@@ -4,34 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from locus.errors import BackendUnavailableError, ConfigurationError, CorruptCheckpointError, LocusError
-from locus.memory.model.ids import Pattern, check_pattern
+from locus.memory.model.ids import check_pattern
 from locus.memory.store import CheckpointStore
 from locus.transfer.content import MovedCheckpoint
 from locus.transfer.read import checkpoints
 from locus.transfer.report import Problem, Progress, Report
+from locus.transfer.sources import Source
 from locus.transfer.write import ThreadWriter
-
-
-class Source(Protocol):
-    """A store that threads can be moved from."""
-
-    @property
-    def name(self) -> str:
-        """A name to show to people, without secrets."""
-
-    async def threads(self, pattern: Pattern) -> list[str]:
-        """The ids of the threads that match, sorted."""
-
-    def checkpoints(self, thread_id: str) -> AsyncGenerator[MovedCheckpoint, None]:
-        """The checkpoints of a thread, oldest first."""
-
-    async def close(self) -> None:
-        """Close all that was opened for the move."""
 
 
 class _SourceCheckpoint(NamedTuple):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from contextlib import aclosing
 
 from locus.errors import CorruptCheckpointError
@@ -12,9 +12,10 @@ from locus.memory.model.records import Stored, Write
 from locus.memory.store import CheckpointStore
 from locus.transfer.content import MovedCheckpoint, StoredContent
 from locus.transfer.items import ThreadItems
+from locus.transfer.sources import Source
 
 
-class StoreSource:
+class StoreSource(Source):
     """A Locus store to move threads from."""
 
     def __init__(self, store: CheckpointStore) -> None:
@@ -24,7 +25,11 @@ class StoreSource:
     def name(self) -> str:
         return self._store.engine.identity
 
+    async def ids(self) -> Iterable[str]:
+        return await self.threads(Pattern())
+
     async def threads(self, pattern: Pattern) -> list[str]:
+        """The ids of the threads that match, chosen by the store itself."""
         async with self._store.using() as engine:
             return await engine.threads(pattern, None)
 

@@ -63,6 +63,8 @@ from locus.memory.model.sizes import Freed, ListSize, ThreadSizes
 PROTOCOL = 1
 PROTOCOL_HEADER = "Locus-Protocol"
 SERVICE = "locus"
+SPACES = "/spaces"
+"""The path below which a server has its other key spaces, each with the routes of a store."""
 MOST_LISTS = 64
 """How many lists a window may name. A state has only a handful of lists that can be long."""
 

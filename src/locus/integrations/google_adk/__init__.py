@@ -38,9 +38,8 @@ NAMESPACE = "google-adk"
 __getattr__ = lazy_names(
     __name__,
     {
-        "LocusArtifactService": "artifacts",
-        "LocusSessionService": "sessions",
-        "SessionPoint": "sessions",
-        "register_services": "services",
+        "artifacts": ("LocusArtifactService",),
+        "services": ("register_services",),
+        "sessions": ("LocusSessionService", "SessionPoint"),
     },
 )

@@ -23,12 +23,7 @@ __all__ = ["LocusSessionRepository", "LocusStorage", "SessionPoint", "snapshot_k
 
 _names = lazy_names(
     __name__,
-    {
-        "LocusSessionRepository": "repository",
-        "SessionPoint": "repository",
-        "LocusStorage": "storage",
-        "snapshot_key": "storage",
-    },
+    {"repository": ("LocusSessionRepository", "SessionPoint"), "storage": ("LocusStorage", "snapshot_key")},
 )
 
 

@@ -36,34 +36,6 @@ if TYPE_CHECKING:
     from locus.memory.backends.s3.backend import S3Backend
     from locus.memory.backends.sqlite.backend import SQLiteBackend
 
-_MODULES = {
-    "FileCheckpointer": "file",
-    "HTTPCheckpointer": "http",
-    "MemoryCheckpointer": "memory",
-    "MySQLBackend": "mysql",
-    "MySQLConfig": "mysql",
-    "OCIBucketBackend": "oci_bucket",
-    "OpenSearchBackend": "opensearch",
-    "OracleBackend": "oracle",
-    "OracleCheckpointSaver": "oracle",
-    "OracleSyncBackend": "oracle",
-    "OracleSyncCheckpointSaver": "oracle",
-    "PostgreSQLBackend": "postgresql",
-    "PostgreSQLConfig": "postgresql",
-    "RedisBackend": "redis",
-    "S3Backend": "s3",
-    "SQLiteBackend": "sqlite",
-    "StorageBackendAdapter": "adapters",
-    "mysql_checkpointer": "adapters",
-    "oci_bucket_checkpointer": "adapters",
-    "opensearch_checkpointer": "adapters",
-    "oracle_checkpointer": "adapters",
-    "postgresql_checkpointer": "adapters",
-    "redis_checkpointer": "adapters",
-    "s3_checkpointer": "adapters",
-    "sqlite_checkpointer": "adapters",
-}
-
 __all__ = [
     "FileCheckpointer",
     "HTTPCheckpointer",
@@ -93,7 +65,33 @@ __all__ = [
 ]
 
 
-__getattr__ = lazy_names(__name__, _MODULES)
+__getattr__ = lazy_names(
+    __name__,
+    {
+        "file": ("FileCheckpointer",),
+        "http": ("HTTPCheckpointer",),
+        "memory": ("MemoryCheckpointer",),
+        "mysql": ("MySQLBackend", "MySQLConfig"),
+        "oci_bucket": ("OCIBucketBackend",),
+        "opensearch": ("OpenSearchBackend",),
+        "oracle": ("OracleBackend", "OracleCheckpointSaver", "OracleSyncBackend", "OracleSyncCheckpointSaver"),
+        "postgresql": ("PostgreSQLBackend", "PostgreSQLConfig"),
+        "redis": ("RedisBackend",),
+        "s3": ("S3Backend",),
+        "sqlite": ("SQLiteBackend",),
+        "adapters": (
+            "StorageBackendAdapter",
+            "mysql_checkpointer",
+            "oci_bucket_checkpointer",
+            "opensearch_checkpointer",
+            "oracle_checkpointer",
+            "postgresql_checkpointer",
+            "redis_checkpointer",
+            "s3_checkpointer",
+            "sqlite_checkpointer",
+        ),
+    },
+)
 
 
 def __dir__() -> list[str]:

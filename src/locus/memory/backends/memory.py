@@ -59,6 +59,9 @@ class MemoryEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies
     def identity(self) -> str:
         return self._identity
 
+    def _opened_space(self, name: str) -> Engine:
+        return MemoryEngine()
+
     def _table(self, thread_id: str) -> ThreadTable | None:
         table = self._tables.get(thread_id)
         if table is not None and table.expires_at is not None and table.expires_at <= datetime.now(UTC):

@@ -17,7 +17,7 @@ _COLUMNS = {
     ("locus-sdk", "locus_checkpoints"): {"tenant", "seq", "thread_id", "data"},
 }
 """The columns by which a table of a framework is known from others of its name."""
-TABLES = sorted({table for _, table in _COLUMNS})
+FOREIGN_TABLES = sorted({table for _, table in _COLUMNS})
 IN_SQLITE = ("langgraph", "openai-agents", "google-adk")
 IN_POSTGRESQL = ("langgraph", "google-adk", "locus-sdk")
 IN_MYSQL = ("google-adk", "locus-sdk")

@@ -212,6 +212,17 @@ class Stored:
 
 
 @dataclass(frozen=True, slots=True)
+class Contents:
+    """The newest checkpoints of a page of threads, in the order of the ids of these."""
+
+    stored: list[Stored]
+    next: str | None = None
+    """The last id that the page covers, behind which the next one begins. None if there are no more."""
+    damaged: list[Exception] = field(default_factory=list)
+    """One error for each thread that cannot be read, and is left out."""
+
+
+@dataclass(frozen=True, slots=True)
 class Exported:
     """A page of a thread's export: checkpoints, oldest first, and the runs they need that the reader lacks."""
 

@@ -11,9 +11,10 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 from typing import Final
 
-from locus.testing.campaign.finding import Finding, Kind
+from locus.testing.campaign.finding import Claim, Finding, Kind
 from locus.testing.campaign.found import FoundCheckpoint, FoundThread, ancestors
 from locus.testing.campaign.history import History, Operation
 from locus.testing.campaign.judged import CLOCK_MARGIN, Judged, Sent, found_nothing
@@ -29,23 +30,26 @@ READS: Final = frozenset({"load", "tail", "list", "history", "exists", "get", "r
 def check(history: History, threads: Mapping[str, FoundThread]) -> list[Finding]:
     """All violations in the history and the stored threads."""
     judged = Judged(history, threads)
-    findings: list[Finding] = [*_errors(history)]
+    findings = [*_errors(history)]
+    rules = (
+        _was_sent,
+        _nothing_lost,
+        _in_order,
+        _lineage,
+        _conditions,
+        _refusals,
+        _missed,
+        _copied,
+        _writes,
+        check_reads,
+    )
     for thread_id in sorted({*threads, *judged.by_thread, *judged.copies}):
         thread = threads.get(thread_id, FoundThread(thread_id))
         if thread.damage:
             findings.append(Finding(Kind.TORN, thread_id, f"it cannot be read: {thread.damage}"))
             continue
-        findings += _is_whole(thread)
-        findings += _was_sent(judged, thread)
-        findings += _nothing_lost(judged, thread)
-        findings += _in_order(judged, thread)
-        findings += _lineage(judged, thread)
-        findings += _conditions(judged, thread)
-        findings += _refusals(judged, thread)
-        findings += _missed(judged, thread)
-        findings += _copied(judged, thread)
-        findings += _writes(judged, thread)
-        findings += check_reads(judged, thread)
+        claims = chain(_is_whole(thread), *(rule(judged, thread) for rule in rules))
+        findings += [Finding(kind, thread_id, what) for kind, what in claims]
     return findings
 
 
@@ -64,69 +68,68 @@ def _kind_of(error: str) -> Kind:
     return Kind.TORN if error.endswith(("CorruptCheckpointError", "UnsupportedFormatError")) else Kind.WRONG_ERROR
 
 
-def _is_whole(thread: FoundThread) -> Iterator[Finding]:
+def _is_whole(thread: FoundThread) -> Iterator[Claim]:
     """The lists, loads and sequence numbers of a thread agree with each other."""
     ids = [checkpoint.checkpoint_id for checkpoint in thread.checkpoints]
     seqs = [checkpoint.seq for checkpoint in thread.checkpoints]
     if seqs != sorted(set(seqs)):
-        yield Finding(Kind.ORDER, thread.thread_id, f"sequence numbers {seqs}")
+        yield Kind.ORDER, f"sequence numbers {seqs}"
     if list(reversed(ids)) != list(thread.listed):
-        yield Finding(Kind.WRONG_LATEST, thread.thread_id, "the list of ids is not that of the history")
+        yield Kind.WRONG_LATEST, "the list of ids is not that of the history"
     newest = thread.checkpoints[-1].digest if thread.checkpoints else None
     if thread.latest != newest and not (thread.checkpoints and thread.checkpoints[-1].damage):
-        yield Finding(Kind.WRONG_LATEST, thread.thread_id, "a load does not give the newest that is listed")
+        yield Kind.WRONG_LATEST, "a load does not give the newest that is listed"
     if thread.orphaned_runs:
-        yield Finding(Kind.ORPHANED, thread.thread_id, f"{thread.orphaned_runs} runs that no checkpoint shows")
+        yield Kind.ORPHANED, f"{thread.orphaned_runs} runs that no checkpoint shows"
     for checkpoint in thread.checkpoints:
         if checkpoint.damage:
-            yield Finding(Kind.TORN, thread.thread_id, f"{checkpoint.checkpoint_id!r}: {checkpoint.damage}")
+            yield Kind.TORN, f"{checkpoint.checkpoint_id!r}: {checkpoint.damage}"
         elif checkpoint.digest is None:
-            yield Finding(Kind.TORN, thread.thread_id, f"{checkpoint.checkpoint_id!r} is listed, and cannot be loaded")
+            yield Kind.TORN, f"{checkpoint.checkpoint_id!r} is listed, and cannot be loaded"
 
 
-def _was_sent(judged: Judged, thread: FoundThread) -> Iterator[Finding]:
+def _was_sent(judged: Judged, thread: FoundThread) -> Iterator[Claim]:
     origins = {thread.thread_id, *judged.origins(thread.thread_id)}
     for op, times in Counter(checkpoint.op for checkpoint in thread.checkpoints if checkpoint.op is not None).items():
         if times > 1:
-            yield Finding(Kind.TWICE, thread.thread_id, f"save {op} is there {times} times")
+            yield Kind.TWICE, f"save {op} is there {times} times"
     for checkpoint in thread.checkpoints:
         sent = judged.sent.get(checkpoint.op or "")
         if sent is None or sent.thread not in origins:
-            what = f"{checkpoint.checkpoint_id!r} was never sent (save {checkpoint.op})"
-            yield Finding(Kind.NEVER_SENT, thread.thread_id, what)
+            yield Kind.NEVER_SENT, f"{checkpoint.checkpoint_id!r} was never sent (save {checkpoint.op})"
             continue
         if sent.refused:
-            yield Finding(Kind.REFUSED, thread.thread_id, f"{sent} is there")
+            yield Kind.REFUSED, f"{sent} is there"
         if checkpoint.digest is not None and checkpoint.digest != sent.digest:
-            yield Finding(Kind.TORN, thread.thread_id, f"{sent} is not as it was sent")
+            yield Kind.TORN, f"{sent} is not as it was sent"
         if sent.checkpoint is not None and sent.checkpoint != checkpoint.checkpoint_id:
-            yield Finding(Kind.TORN, thread.thread_id, f"{sent} is there as {checkpoint.checkpoint_id!r}")
+            yield Kind.TORN, f"{sent} is there as {checkpoint.checkpoint_id!r}"
         deletion = judged.is_deleted(sent, thread.thread_id)
         if deletion is not None:
-            yield Finding(Kind.DELETED, thread.thread_id, f"{sent} is there after {deletion}")
+            yield Kind.DELETED, f"{sent} is there after {deletion}"
 
 
-def _nothing_lost(judged: Judged, thread: FoundThread) -> Iterator[Finding]:
+def _nothing_lost(judged: Judged, thread: FoundThread) -> Iterator[Claim]:
     names = {checkpoint.op for checkpoint in thread.checkpoints}
     for sent in judged.by_thread[thread.thread_id]:
         if sent.acknowledged and sent.op not in names and not judged.is_explained(sent, names):
-            yield Finding(Kind.LOST, thread.thread_id, f"{sent} is not there")
+            yield Kind.LOST, f"{sent} is not there"
 
 
-def _in_order(judged: Judged, thread: FoundThread) -> Iterator[Finding]:
+def _in_order(judged: Judged, thread: FoundThread) -> Iterator[Claim]:
     earliest: Sent | None = None
     for _, sent in reversed(judged.known(thread)):
         if earliest is not None and judged.over(earliest) < sent.begun:
-            yield Finding(Kind.ORDER, thread.thread_id, f"{earliest} ended before {sent} began, and is stored after it")
+            yield Kind.ORDER, f"{earliest} ended before {sent} began, and is stored after it"
         if earliest is None or judged.over(sent) < judged.over(earliest):
             earliest = sent
 
 
-def _lineage(judged: Judged, thread: FoundThread) -> Iterator[Finding]:
+def _lineage(judged: Judged, thread: FoundThread) -> Iterator[Claim]:
     ids = {checkpoint.checkpoint_id for checkpoint in thread.checkpoints}
     for checkpoint in thread.checkpoints:
         if checkpoint.parent_id is not None and checkpoint.parent_id not in ids:
-            yield Finding(Kind.LINEAGE, thread.thread_id, f"{checkpoint.parent_id!r} is a parent, and not there")
+            yield Kind.LINEAGE, f"{checkpoint.parent_id!r} is a parent, and not there"
     for checkpoint, sent in judged.known(thread):
         if sent.thread != thread.thread_id or sent.parent is None or sent.parent not in ids:
             continue
@@ -134,11 +137,10 @@ def _lineage(judged: Judged, thread: FoundThread) -> Iterator[Finding]:
         if not all(judged.was_never_replaced(sent.thread, known) for known in (checkpoint.checkpoint_id, sent.parent)):
             continue
         if checkpoint.parent_id != sent.parent and not judged.may_delete(thread.thread_id, sent.parent):
-            what = f"{sent} has the parent {checkpoint.parent_id!r}, and not {sent.parent!r}"
-            yield Finding(Kind.LINEAGE, thread.thread_id, what)
+            yield Kind.LINEAGE, f"{sent} has the parent {checkpoint.parent_id!r}, and not {sent.parent!r}"
 
 
-def _conditions(judged: Judged, thread: FoundThread) -> Iterator[Finding]:
+def _conditions(judged: Judged, thread: FoundThread) -> Iterator[Claim]:
     """A save with `if_latest` is stored right behind that checkpoint, with nothing in between.
 
     Of several saves with the same condition, only one can be stored, unless a deletion made the condition true again.
@@ -154,7 +156,7 @@ def _conditions(judged: Judged, thread: FoundThread) -> Iterator[Finding]:
                 between = _later(judged, before, sent) if position is None else before[position + 1 :]
             if between:
                 what = f"{sent}, if {sent.if_latest!r} is the latest: but {between[-1].checkpoint_id!r} was"
-                yield Finding(Kind.WRONG_LATEST, thread.thread_id, what)
+                yield Kind.WRONG_LATEST, what
         at[checkpoint.checkpoint_id] = len(before)
         before.append(checkpoint)
 
@@ -171,7 +173,7 @@ def _later(judged: Judged, others: Sequence[FoundCheckpoint], sent: Sent) -> lis
     ]
 
 
-def _refusals(judged: Judged, stored: FoundThread) -> Iterator[Finding]:
+def _refusals(judged: Judged, stored: FoundThread) -> Iterator[Claim]:
     """A save is refused only if something else may have been the latest checkpoint."""
     thread = stored.thread_id
     for sent in judged.by_thread[thread]:
@@ -185,8 +187,7 @@ def _refusals(judged: Judged, stored: FoundThread) -> Iterator[Finding]:
         others = [other for other in others if other is not sent and other not in expected]
         others += [run for run in judged.vacuums if any(judged.may_vacuum(run, known, thread) for known in expected)]
         if not any(_may_be_between(other, since, sent.settled) for other in others):
-            what = f"{sent} was refused, and nobody else can have been faster than {sent.if_latest!r}"
-            yield Finding(Kind.WRONG_LATEST, thread, what)
+            yield Kind.WRONG_LATEST, f"{sent} was refused, and nobody else can have been faster than {sent.if_latest!r}"
 
 
 def _may_be_between(other: Sent | Operation, since: float, until: float) -> bool:
@@ -195,7 +196,7 @@ def _may_be_between(other: Sent | Operation, since: float, until: float) -> bool
     return other.may_have_happened and other.ended >= since and other.begun <= until
 
 
-def _missed(judged: Judged, stored: FoundThread) -> Iterator[Finding]:
+def _missed(judged: Judged, stored: FoundThread) -> Iterator[Claim]:
     """No client was told that a checkpoint does not exist while it did, be it a parent, or one to load or delete."""
     thread = stored.thread_id
     for sent in judged.by_thread[thread]:
@@ -204,22 +205,22 @@ def _missed(judged: Judged, stored: FoundThread) -> Iterator[Finding]:
         error = sent.attempts[0].error
         if error == "CheckpointNotFoundError":
             if not sent.needs_parent or judged.was_there(thread, sent.parent, sent.begun, sent.settled):
-                yield Finding(Kind.WRONG_ERROR, thread, f"{sent}, although its parent {sent.parent!r} was there")
+                yield Kind.WRONG_ERROR, f"{sent}, although its parent {sent.parent!r} was there"
         elif error == "WindowError" and sent.parent is not None:
             saves = judged.under_id[thread, sent.parent]
             was_there = judged.was_there(thread, sent.parent, sent.begun, sent.settled)
             if was_there and len(saves) == 1 and not judged.replacements(saves[0], until=sent.settled):
-                yield Finding(Kind.WRONG_ERROR, thread, f"{sent}, although {sent.parent!r} was there as it was loaded")
+                yield Kind.WRONG_ERROR, f"{sent}, although {sent.parent!r} was there as it was loaded"
     for deletion in judged.deletions[thread]:
         named = deletion.facts["id"]
         if not found_nothing(deletion) or not judged.was_there(thread, named, deletion.begun, deletion.ended):
             continue
         # A deletion is for the checkpoint that its client has seen, and leaves one that has taken its place.
         if not any(judged.replacements(save, until=deletion.ended) for save in judged.under_id[thread, named]):
-            yield Finding(Kind.WRONG_ERROR, thread, f"{deletion} found nothing, although {named!r} was there")
+            yield Kind.WRONG_ERROR, f"{deletion} found nothing, although {named!r} was there"
 
 
-def _copied(judged: Judged, stored: FoundThread) -> Iterator[Finding]:
+def _copied(judged: Judged, stored: FoundThread) -> Iterator[Claim]:
     """A copy has everything that its source had, or does not exist."""
     thread = stored.thread_id
     copies = [copy for copy in judged.copies[thread] if copy.may_have_happened]
@@ -230,13 +231,13 @@ def _copied(judged: Judged, stored: FoundThread) -> Iterator[Finding]:
     is_told = copy.told == "acknowledged" and copy.answer is True
     for _, sent in copied:
         if sent.begun > copy.ended:
-            yield Finding(Kind.NEVER_SENT, thread, f"{copy} has {sent}, which came later")
+            yield Kind.NEVER_SENT, f"{copy} has {sent}, which came later"
     if copy.facts["of"] is not None:
         tip = next((checkpoint for checkpoint, _ in copied if checkpoint.checkpoint_id == copy.facts["of"]), None)
         line = set() if tip is None else {checkpoint.op for checkpoint in ancestors(stored, tip.checkpoint_id)}
         for _, sent in copied:
             if tip is not None and sent.op not in line:
-                yield Finding(Kind.NEVER_SENT, thread, f"{copy} has {sent}, which is not in its line")
+                yield Kind.NEVER_SENT, f"{copy} has {sent}, which is not in its line"
     if not copied and not is_told:
         return
     source = copy.facts["source"]
@@ -247,7 +248,7 @@ def _copied(judged: Judged, stored: FoundThread) -> Iterator[Finding]:
         others = judged.replacements(sent, source, copy.ended)
         if judged.is_explained(sent, names, thread) or any(judged.removals(other, thread) for other in others):
             continue
-        yield Finding(Kind.TORN if copied else Kind.LOST, thread, f"{copy} lacks {sent}")
+        yield Kind.TORN if copied else Kind.LOST, f"{copy} lacks {sent}"
 
 
 def _to_copy(judged: Judged, copy: Operation, names: Iterable[str | None]) -> Iterator[Sent]:
@@ -269,7 +270,7 @@ def _to_copy(judged: Judged, copy: Operation, names: Iterable[str | None]) -> It
         yield from (judged.sent[checkpoint.op] for checkpoint in ancestors(stored, of) if checkpoint.op in judged.sent)
 
 
-def _writes(judged: Judged, stored: FoundThread) -> Iterator[Finding]:
+def _writes(judged: Judged, stored: FoundThread) -> Iterator[Claim]:
     """The stored writes of a task are all from one operation, and from the last one if it is known."""
     thread = stored.thread_id
     places: defaultdict[tuple[str, str], list[Operation]] = defaultdict(list)
@@ -288,10 +289,10 @@ def _writes(judged: Judged, stored: FoundThread) -> Iterator[Finding]:
         if text is not None and text not in {operation.facts["digest"] for operation in current}:
             sent = text in {operation.facts["digest"] for operation in possible}
             kind = Kind.ORDER if sent else Kind.TORN
-            yield Finding(kind, thread, f"pending writes of {place}: {'older ones' if sent else 'not as sent'}")
+            yield kind, f"pending writes of {place}: {'older ones' if sent else 'not as sent'}"
         stays = place[0] in ids and not judged.may_delete(thread, place[0])
         if text is None and stays and any(operation.told == "acknowledged" for operation in operations):
-            yield Finding(Kind.LOST, thread, f"pending writes of {place} are not there")
+            yield Kind.LOST, f"pending writes of {place} are not there"
 
 
 def left_as_it_was(before: FoundThread, now: FoundThread, vacuums: Sequence[Operation]) -> Iterator[Finding]:
@@ -319,7 +320,7 @@ def left_as_it_was(before: FoundThread, now: FoundThread, vacuums: Sequence[Oper
     elif not removed:
         yield Finding(Kind.TORN, before.thread_id, "what an earlier round had left has changed")
     else:
-        yield from _is_whole(now)
+        yield from (Finding(kind, now.thread_id, what) for kind, what in _is_whole(now))
 
 
 def _nearest(thread: FoundThread, checkpoint: FoundCheckpoint, removed: Collection[str]) -> str | None:

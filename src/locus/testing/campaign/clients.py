@@ -6,7 +6,7 @@ import asyncio
 import random
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from locus.testing.campaign.client import CLOCK, use_store
 from locus.testing.campaign.history import has_begun, log_of
@@ -22,24 +22,14 @@ class Clients:
     """Keeps `count` clients at work."""
 
     def __init__(
-        self,
-        crew: Crew,
-        folder: Path,
-        *,
-        seed: str,
-        prefix: str,
-        faults: Sequence[str],
-        count: int,
-        vacuums: bool,
-        crowd: int,
+        self, crew: Crew, folder: Path, *, seed: str, faults: Sequence[str], count: int, **orders: Any
     ) -> None:
+        """`orders` are further arguments of `use_store`, which are the same for all clients."""
         self._crew = crew
         self._folder = folder
         self._seed = seed
-        self._prefix = prefix
         self._faults = list(faults)
-        self._vacuums = vacuums
-        self._crowd = crowd
+        self._orders = orders
         self._generation = 0
         self._names: dict[str, str] = {}
         self._workers: dict[str, Worker] = {str(place): self._started(str(place)) for place in range(count)}
@@ -57,10 +47,8 @@ class Clients:
             name=name,
             place=place,
             seed=f"{self._seed}/{name}",
-            prefix=self._prefix,
             faults=faults,
-            vacuums=self._vacuums,
-            crowd=self._crowd,
+            **self._orders,
         )
 
     async def at_work(self) -> None:

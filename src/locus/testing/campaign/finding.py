@@ -40,3 +40,7 @@ class Finding:
 
     def __str__(self) -> str:
         return f"{self.kind}: {self.thread}: {self.what}"
+
+
+Claim = tuple[Kind, str]
+"""What a check says of one thread: the kind of a violation, and its description."""

@@ -10,13 +10,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Sequence
 
-from locus.testing.campaign.finding import Finding, Kind
+from locus.testing.campaign.finding import Claim, Kind
 from locus.testing.campaign.found import FoundCheckpoint, FoundThread
 from locus.testing.campaign.history import Operation
 from locus.testing.campaign.judged import Judged, Sent
 
 
-def check_reads(judged: Judged, stored: FoundThread) -> Iterator[Finding]:
+def check_reads(judged: Judged, stored: FoundThread) -> Iterator[Claim]:
     """Check all reads in one thread."""
     readings = judged.readings[stored.thread_id]
     if not readings:
@@ -38,7 +38,7 @@ def check_reads(judged: Judged, stored: FoundThread) -> Iterator[Finding]:
         elif reading.kind == "get":
             yield from thread.pending(reading)
         elif reading.kind == "window" and reading.answer != reading.facts["digest"]:
-            yield thread.finding(Kind.TORN, f"{reading} of {reading.facts['id']!r} is not the end of it")
+            yield Kind.TORN, f"{reading} of {reading.facts['id']!r} is not the end of it"
 
 
 class _Thread:
@@ -53,38 +53,35 @@ class _Thread:
         self._newest = _newest(self._known, self._id)
         self._saves = [save for save in judged.by_thread[self._id] if save.acknowledged and not save.refused]
 
-    def finding(self, kind: Kind, what: str) -> Finding:
-        return Finding(kind, self._id, what)
-
-    def load(self, load: Operation, saved: Sequence[Sent]) -> Iterator[Finding]:
+    def load(self, load: Operation, saved: Sequence[Sent]) -> Iterator[Claim]:
         """The loaded state was sent, and no save after it, or in its place, was acknowledged before the load."""
         named = load.facts["id"]
         if load.answer is None:
             yield from self._nothing(load, named)
         elif not saved:
-            yield self.finding(Kind.NEVER_SENT, f"{load} gave what was never sent")
+            yield Kind.NEVER_SENT, f"{load} gave what was never sent"
         elif all(save.refused for save in saved):
-            yield self.finding(Kind.REFUSED, f"{load} gave {saved[0]}")
+            yield Kind.REFUSED, f"{load} gave {saved[0]}"
         elif named is not None and all(save.checkpoint not in (None, named) for save in saved):
-            yield self.finding(Kind.TORN, f"{load} of {named!r} gave {saved[0]}")
+            yield Kind.TORN, f"{load} of {named!r} gave {saved[0]}"
         else:
             possible = [save for save in saved if named is None or save.checkpoint in (None, named)]
             yield from self._outdated(load, possible)
 
-    def _outdated(self, load: Operation, saved: Sequence[Sent]) -> Iterator[Finding]:
+    def _outdated(self, load: Operation, saved: Sequence[Sent]) -> Iterator[Claim]:
         named = load.facts["id"]
         if all(self._judged.is_deleted(save, self._id, load.begun) for save in saved):
-            yield self.finding(Kind.DELETED, f"{load} gave {saved[0]}, which was deleted before")
+            yield Kind.DELETED, f"{load} gave {saved[0]}, which was deleted before"
         elif all(self._replaced(save, load, named) for save in saved):
             other = self._replaced(saved[0], load, named)
-            yield self.finding(Kind.WRONG_LATEST, f"{load} gave {saved[0]}, and {other} had taken its place")
+            yield Kind.WRONG_LATEST, f"{load} gave {saved[0]}, and {other} had taken its place"
         elif named is None:
             must = self._must_be_seen(load)
             if must is not None and all(must[1] > self._seqs.get(save.op, math.inf) for save in saved):
-                yield self.finding(Kind.WRONG_LATEST, f"{load} gave {saved[0]}, and not {must[2]}")
+                yield Kind.WRONG_LATEST, f"{load} gave {saved[0]}, and not {must[2]}"
             elif all(self._followed(save, load) for save in saved):
                 other = self._followed(saved[0], load)
-                yield self.finding(Kind.WRONG_LATEST, f"{load} gave {saved[0]}, although {other} came after it")
+                yield Kind.WRONG_LATEST, f"{load} gave {saved[0]}, although {other} came after it"
 
     def _must_be_seen(self, reading: Operation) -> tuple[float, int, Sent] | None:
         return next((newest for newest in reversed(self._newest) if newest[0] < reading.begun), None)
@@ -115,18 +112,18 @@ class _Thread:
             if save.ended < reading.begun and self._judged.removed_from(save) > reading.ended:
                 yield save
 
-    def _nothing(self, reading: Operation, named: str | None) -> Iterator[Finding]:
+    def _nothing(self, reading: Operation, named: str | None) -> Iterator[Claim]:
         for checkpoint, sent in self._known:
             is_it = named in (None, checkpoint.checkpoint_id) and sent.thread == self._id
             if is_it and sent.ended < reading.begun and self._judged.came_once(sent):
-                yield self.finding(Kind.WRONG_LATEST, f"{reading} found nothing, although {sent} is there")
+                yield Kind.WRONG_LATEST, f"{reading} found nothing, although {sent} is there"
                 return
         for sent in self._stays(reading):
             if named in (None, sent.checkpoint):
-                yield self.finding(Kind.WRONG_LATEST, f"{reading} found nothing, although {sent} was there")
+                yield Kind.WRONG_LATEST, f"{reading} found nothing, although {sent} was there"
                 return
 
-    def listed(self, listed: Operation) -> Iterator[Finding]:
+    def listed(self, listed: Operation) -> Iterator[Claim]:
         """A list begins with the latest checkpoint, is in order, is complete, and has no deleted ones."""
         names: Sequence[str] = listed.answer
         if not names:
@@ -135,7 +132,7 @@ class _Thread:
         must = self._must_be_seen(listed)
         # A checkpoint that was replaced since then had a lower number.
         if must is not None and must[1] > self._seqs_of_ids.get(names[0], math.inf):
-            yield self.finding(Kind.WRONG_LATEST, f"{listed} began with {names[0]!r}, and not with {must[2]}")
+            yield Kind.WRONG_LATEST, f"{listed} began with {names[0]!r}, and not with {must[2]}"
         else:
             yield from self._lacks(listed, names)
         fixed = [
@@ -144,13 +141,13 @@ class _Thread:
             if name in self._seqs_of_ids and self._judged.was_never_replaced(self._id, name)
         ]
         if fixed != sorted(fixed, reverse=True):
-            yield self.finding(Kind.ORDER, f"{listed} was not in order: {fixed}")
+            yield Kind.ORDER, f"{listed} was not in order: {fixed}"
         else:
             yield from self._in_order(listed, [(name, self._may_be(name, listed)) for name in names])
         for name in names:
             saves = self._judged.saves_under(self._id, name)
             if saves and all(save.refused or self._judged.is_deleted(save, self._id, listed.begun) for save in saves):
-                yield self.finding(Kind.DELETED, f"{listed} has {name!r}, which was deleted before")
+                yield Kind.DELETED, f"{listed} has {name!r}, which was deleted before"
 
     def _may_be(self, name: str, reading: Operation) -> list[Sent]:
         """The saves that a read may have seen under an id; empty if they are not all known."""
@@ -160,20 +157,20 @@ class _Thread:
             if not save.refused and save.begun <= reading.ended and not self._replaced(save, reading)
         ]
 
-    def _in_order(self, reading: Operation, shown: Iterable[tuple[str, Sequence[Sent]]]) -> Iterator[Finding]:
+    def _in_order(self, reading: Operation, shown: Iterable[tuple[str, Sequence[Sent]]]) -> Iterator[Claim]:
         """A read shows checkpoints in order, newest first. `shown` has the saves that may have made each, if known."""
         earliest, newer = math.inf, ""
         for name, saves in shown:
             if not saves:
                 continue
             if earliest < min(save.begun for save in saves):
-                yield self.finding(Kind.ORDER, f"{reading} has {newer!r} before {name!r}, which came after it")
+                yield Kind.ORDER, f"{reading} has {newer!r} before {name!r}, which came after it"
                 return
             over = max(self._judged.over(save, self._id) for save in saves)
             if over < earliest:
                 earliest, newer = over, name
 
-    def _lacks(self, reading: Operation, names: Sequence[str]) -> Iterator[Finding]:
+    def _lacks(self, reading: Operation, names: Sequence[str]) -> Iterator[Claim]:
         """A list has every checkpoint that is newer than its last one. A list shorter than its limit has all."""
         limit = reading.facts.get("limit", 0)
         if limit is None or len(names) < limit:
@@ -187,42 +184,42 @@ class _Thread:
             since = min(overs, default=math.inf)
         for sent in self._stays(reading):
             if sent.begun > since and sent.checkpoint is not None and sent.checkpoint not in names:
-                yield self.finding(Kind.WRONG_LATEST, f"{reading} lacks {sent}")
+                yield Kind.WRONG_LATEST, f"{reading} lacks {sent}"
                 return
 
-    def history(self, reading: Operation) -> Iterator[Finding]:
+    def history(self, reading: Operation) -> Iterator[Claim]:
         """A history meets the rules for lists. Its metadata also name the save of each checkpoint."""
         origins = {self._id, *self._judged.origins(self._id)}
         shown: list[tuple[str, list[Sent]]] = []
         for name, op in reading.answer:
             sent = self._judged.sent.get(op or "")
             if sent is None or sent.thread not in origins:
-                yield self.finding(Kind.NEVER_SENT, f"{reading} has {name!r}, which was never sent (save {op})")
+                yield Kind.NEVER_SENT, f"{reading} has {name!r}, which was never sent (save {op})"
                 continue
             shown.append((name, [sent] if sent.thread == self._id else []))
             if sent.refused:
-                yield self.finding(Kind.REFUSED, f"{reading} has {sent}")
+                yield Kind.REFUSED, f"{reading} has {sent}"
             elif sent.checkpoint not in (None, name):
-                yield self.finding(Kind.TORN, f"{reading} has {sent} as {name!r}")
+                yield Kind.TORN, f"{reading} has {sent} as {name!r}"
             elif deletion := self._judged.is_deleted(sent, self._id, reading.begun):
-                yield self.finding(Kind.DELETED, f"{reading} has {sent} after {deletion}")
+                yield Kind.DELETED, f"{reading} has {sent} after {deletion}"
             elif other := self._replaced(sent, reading, name):
-                yield self.finding(Kind.WRONG_LATEST, f"{reading} has {sent}, and {other} had taken its place")
+                yield Kind.WRONG_LATEST, f"{reading} has {sent}, and {other} had taken its place"
         yield from self._in_order(reading, shown)
         if reading.facts["before"] is None:
             names = [name for name, _ in reading.answer]
             yield from self._lacks(reading, names) if names else self._nothing(reading, None)
 
-    def exists(self, reading: Operation) -> Iterator[Finding]:
+    def exists(self, reading: Operation) -> Iterator[Claim]:
         named = reading.facts["id"]
         if not reading.answer:
             yield from self._nothing(reading, named)
         elif named is not None and not self._judged.copies[self._id]:
             saves = self._judged.under_id[self._id, named]
             if saves and all(save.refused or self._judged.is_deleted(save, self._id, reading.begun) for save in saves):
-                yield self.finding(Kind.DELETED, f"{reading} found {named!r}, which was deleted before")
+                yield Kind.DELETED, f"{reading} found {named!r}, which was deleted before"
 
-    def pending(self, reading: Operation) -> Iterator[Finding]:
+    def pending(self, reading: Operation) -> Iterator[Claim]:
         """The pending writes of a task are those of its last operation, unless another was under way."""
         if self._judged.copies[self._id]:
             return
@@ -237,11 +234,11 @@ class _Thread:
             text, what = reading.answer.get(task), f"pending writes of {(checkpoint_id, task)}"
             if text is None:
                 if done and not self._judged.may_delete(self._id, checkpoint_id):
-                    yield self.finding(Kind.LOST, f"{reading} found no {what}")
+                    yield Kind.LOST, f"{reading} found no {what}"
             elif text not in {write.facts["digest"] for write in current}:
                 is_older = text in {write.facts["digest"] for write in possible}
                 kind = Kind.ORDER if is_older else Kind.TORN
-                yield self.finding(kind, f"{reading}, {what}: {'older ones' if is_older else 'not as sent'}")
+                yield kind, f"{reading}, {what}: {'older ones' if is_older else 'not as sent'}"
 
 
 Newest = list[tuple[float, int, Sent]]

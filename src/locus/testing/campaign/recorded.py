@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextvars import ContextVar
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 from locus.core.state import LISTS, AgentState
 from locus.errors import BackendUnavailableError, CheckpointNotFoundError, ConflictError, WindowError
 from locus.memory.checkpointer import THIRTY_DAYS, Checkpointer, HistoryEntry, PendingWrite
 from locus.memory.model.records import ANY, DEFAULT_NAMESPACE, Unset
-from locus.memory.model.retention import VacuumProgress
 from locus.memory.store import CheckpointStore
 from locus.testing.campaign.history import ClientLog, Told
 from locus.testing.processes.jobs import digest, known_digest, payload_digest
@@ -67,9 +66,9 @@ class RecordedCheckpointer(Checkpointer):
         checkpoint_id: str | None = None,
         metadata: dict[str, Any] | None = None,
         *,
-        namespace: str = DEFAULT_NAMESPACE,
         parent: str | None | Unset = ANY,
         if_latest: str | None | Unset = ANY,
+        **where: Any,
     ) -> str:
         """Save, and record it. If the metadata has an `op` already, this is another attempt at that save."""
         told = {"op": self.new_name(), **(metadata or {})}
@@ -78,67 +77,46 @@ class RecordedCheckpointer(Checkpointer):
         facts |= {"digest": whole_digest.get() or known_digest(state), "tail": tail_digest(state)}
         if not isinstance(if_latest, Unset):
             facts["if_latest"] = if_latest
-        known = self.origin(state, thread_id, namespace=namespace) if isinstance(parent, Unset) else parent
+        known = self.origin(state, thread_id, **where) if isinstance(parent, Unset) else parent
         if known is not None:
             facts |= {"parent": known, "needs_parent": not isinstance(parent, Unset)}
         number = self.log.begin("save", thread_id, **facts)
         self._clocks[number] = now
         try:
-            return await self._told(
-                number,
-                super().save(
-                    state, thread_id, checkpoint_id, told, namespace=namespace, parent=parent, if_latest=if_latest
-                ),
-            )
+            saved = super().save(state, thread_id, checkpoint_id, told, parent=parent, if_latest=if_latest, **where)
+            return await self._told(number, saved)
         finally:
             self._clocks.pop(number, None)
 
     async def load(
-        self,
-        thread_id: str,
-        checkpoint_id: str | None = None,
-        *,
-        last: int | None = None,
-        namespace: str = DEFAULT_NAMESPACE,
+        self, thread_id: str, checkpoint_id: str | None = None, *, last: int | None = None, **where: Any
     ) -> AgentState | None:
-        call = super().load(thread_id, checkpoint_id, last=last, namespace=namespace)
-        is_checked = namespace == DEFAULT_NAMESPACE and last in (None, TAIL)
+        call = super().load(thread_id, checkpoint_id, last=last, **where)
         kind, shown = ("load", digest) if last is None else ("tail", tail_digest)
+        is_checked = _is_default(where) and last in (None, TAIL)
         return await self._read(kind, thread_id, call, is_checked, shown, id=checkpoint_id)
 
-    async def list_checkpoints(
-        self, thread_id: str, limit: int = 10, *, namespace: str = DEFAULT_NAMESPACE
-    ) -> list[str]:
-        call = super().list_checkpoints(thread_id, limit, namespace=namespace)
-        return await self._read("list", thread_id, call, namespace == DEFAULT_NAMESPACE, limit=limit)
+    async def list_checkpoints(self, thread_id: str, limit: int = 10, **where: Any) -> list[str]:
+        call = super().list_checkpoints(thread_id, limit, **where)
+        return await self._read("list", thread_id, call, _is_default(where), limit=limit)
 
     async def history(
-        self,
-        thread_id: str,
-        limit: int | None = 10,
-        before: str | None = None,
-        *,
-        namespace: str = DEFAULT_NAMESPACE,
+        self, thread_id: str, limit: int | None = 10, before: str | None = None, **where: Any
     ) -> list[HistoryEntry]:
-        call = super().history(thread_id, limit, before, namespace=namespace)
-        is_checked = namespace == DEFAULT_NAMESPACE
-        return await self._read("history", thread_id, call, is_checked, _named_saves, limit=limit, before=before)
+        call = super().history(thread_id, limit, before, **where)
+        facts = {"limit": limit, "before": before}
+        return await self._read("history", thread_id, call, _is_default(where), _named_saves, **facts)
 
-    async def exists(self, thread_id: str, checkpoint_id: str | None = None, *, namespace: str | None = None) -> bool:
-        call = super().exists(thread_id, checkpoint_id, namespace=namespace)
-        return await self._read("exists", thread_id, call, namespace is None, id=checkpoint_id)
+    async def exists(self, thread_id: str, checkpoint_id: str | None = None, **where: Any) -> bool:
+        call = super().exists(thread_id, checkpoint_id, **where)
+        return await self._read("exists", thread_id, call, where.get("namespace") is None, id=checkpoint_id)
 
     async def get_writes(
-        self,
-        thread_id: str,
-        checkpoint_id: str,
-        task_id: str | None = None,
-        *,
-        namespace: str = DEFAULT_NAMESPACE,
+        self, thread_id: str, checkpoint_id: str, task_id: str | None = None, **where: Any
     ) -> list[PendingWrite]:
-        call = super().get_writes(thread_id, checkpoint_id, task_id, namespace=namespace)
-        is_checked = namespace == DEFAULT_NAMESPACE
-        return await self._read("get", thread_id, call, is_checked, _digests_by_task, id=checkpoint_id, task=task_id)
+        call = super().get_writes(thread_id, checkpoint_id, task_id, **where)
+        facts = {"id": checkpoint_id, "task": task_id}
+        return await self._read("get", thread_id, call, _is_default(where), _digests_by_task, **facts)
 
     async def _read(
         self,
@@ -154,53 +132,32 @@ class RecordedCheckpointer(Checkpointer):
             return await self._told(self.log.begin(kind, thread_id, **facts), call, shown)
         return await self._told(self.log.begin("read", thread_id), call, lambda _: None)
 
-    async def delete(self, thread_id: str, checkpoint_id: str | None = None, *, namespace: str | None = None) -> bool:
+    async def delete(self, thread_id: str, checkpoint_id: str | None = None, **where: Any) -> bool:
         number = self.log.begin("delete", thread_id, id=checkpoint_id)
-        return await self._told(number, super().delete(thread_id, checkpoint_id, namespace=namespace))
+        return await self._told(number, super().delete(thread_id, checkpoint_id, **where))
 
     async def copy_thread(
-        self,
-        source_thread_id: str,
-        dest_thread_id: str,
-        checkpoint_id: str | None = None,
-        *,
-        ancestors: int | Literal["all"] = "all",
-        namespace: str = DEFAULT_NAMESPACE,
+        self, source_thread_id: str, dest_thread_id: str, checkpoint_id: str | None = None, **options: Any
     ) -> bool:
         number = self.log.begin("copy", dest_thread_id, source=source_thread_id, of=checkpoint_id)
-        copied = super().copy_thread(
-            source_thread_id, dest_thread_id, checkpoint_id, ancestors=ancestors, namespace=namespace
-        )
+        copied = super().copy_thread(source_thread_id, dest_thread_id, checkpoint_id, **options)
         return await self._told(number, copied)
 
     async def vacuum(
-        self,
-        older_than_days: float = THIRTY_DAYS,
-        *,
-        keep_last: int | None = None,
-        dry_run: bool = False,
-        progress: Callable[[VacuumProgress], None] | None = None,
+        self, older_than_days: float = THIRTY_DAYS, *, keep_last: int | None = None, **options: Any
     ) -> int:
         by_number_only = keep_last is not None and older_than_days is THIRTY_DAYS
         before = None if by_number_only else time.time() - older_than_days * 86_400
         number = self.log.begin("vacuum", "", before=before, keep_last=keep_last)
-        vacuumed = super().vacuum(older_than_days, keep_last=keep_last, dry_run=dry_run, progress=progress)
-        return await self._told(number, vacuumed)
+        return await self._told(number, super().vacuum(older_than_days, keep_last=keep_last, **options))
 
     async def put_writes(
-        self,
-        thread_id: str,
-        checkpoint_id: str,
-        task_id: str,
-        writes: Sequence[tuple[str, Any]],
-        *,
-        task_path: str = "",
-        namespace: str = DEFAULT_NAMESPACE,
+        self, thread_id: str, checkpoint_id: str, task_id: str, writes: Sequence[tuple[str, Any]], **options: Any
     ) -> None:
-        facts = {"id": checkpoint_id, "task": task_id, "namespace": namespace}
-        number = self.log.begin("writes", thread_id, **facts, digest=writes_digest(writes), channels=_channels(writes))
-        put = super().put_writes(thread_id, checkpoint_id, task_id, writes, task_path=task_path, namespace=namespace)
-        await self._told(number, put)
+        facts = {"id": checkpoint_id, "task": task_id, "namespace": options.get("namespace", DEFAULT_NAMESPACE)}
+        facts |= {"digest": writes_digest(writes), "channels": [channel for channel, _ in writes]}
+        number = self.log.begin("writes", thread_id, **facts)
+        await self._told(number, super().put_writes(thread_id, checkpoint_id, task_id, writes, **options))
 
     async def _told(self, number: int, call: Awaitable[T], shown: Callable[[T], Any] = lambda answer: answer) -> T:
         try:
@@ -236,8 +193,9 @@ def _kind(error: BaseException, kinds: Sequence[type[BaseException]]) -> str:
     return next(kind.__name__ for kind in kinds if isinstance(error, kind))
 
 
-def _channels(writes: Sequence[tuple[str, Any]]) -> Collection[str]:
-    return [channel for channel, _ in writes]
+def _is_default(where: Mapping[str, Any]) -> bool:
+    """Whether a call is about the namespace whose reads are checked."""
+    return bool(where.get("namespace", DEFAULT_NAMESPACE) == DEFAULT_NAMESPACE)
 
 
 def _named_saves(entries: Sequence[HistoryEntry]) -> list[tuple[str, Any]]:

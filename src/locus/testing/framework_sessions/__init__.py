@@ -35,22 +35,6 @@ if TYPE_CHECKING:
         SessionRoundTripLaws,
     )
 
-_HOMES = {
-    "Appends": "adapter",
-    "FrameworkSessions": "adapter",
-    "Retried": "adapter",
-    "Said": "adapter",
-    "SessionCostLaws": "laws",
-    "SessionForkLaws": "laws",
-    "SessionIdLaws": "laws",
-    "SessionKillLaws": "laws",
-    "SessionLaws": "laws",
-    "SessionOutageLaws": "laws",
-    "SessionRaceLaws": "laws",
-    "SessionRetryLaws": "laws",
-    "SessionRoundTripLaws": "laws",
-}
-
 __all__ = [
     "Appends",
     "FrameworkSessions",
@@ -67,4 +51,20 @@ __all__ = [
     "SessionRoundTripLaws",
 ]
 
-__getattr__ = lazy_names(__name__, _HOMES)
+__getattr__ = lazy_names(
+    __name__,
+    {
+        "adapter": ("Appends", "FrameworkSessions", "Retried", "Said"),
+        "laws": (
+            "SessionCostLaws",
+            "SessionForkLaws",
+            "SessionIdLaws",
+            "SessionKillLaws",
+            "SessionLaws",
+            "SessionOutageLaws",
+            "SessionRaceLaws",
+            "SessionRetryLaws",
+            "SessionRoundTripLaws",
+        ),
+    },
+)

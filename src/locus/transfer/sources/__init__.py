@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import AsyncGenerator, Iterable
 from datetime import UTC, datetime
 from typing import Any
 
 from locus.errors import CorruptCheckpointError
 from locus.memory.model.ids import Pattern
+from locus.transfer.content import MovedCheckpoint
 
 
-class ForeignStore(ABC):
-    """A store of another library, or of another version of this one. It is only read."""
+class Source(ABC):
+    """A store that threads can be moved from. It is only read."""
 
     @property
     @abstractmethod
@@ -19,8 +21,16 @@ class ForeignStore(ABC):
         """A name to show to people, without secrets."""
 
     @abstractmethod
+    async def ids(self) -> Iterable[str]:
+        """The ids of all threads, each once."""
+
     async def threads(self, pattern: Pattern) -> list[str]:
         """The ids of the threads that match, sorted."""
+        return sorted(filter(pattern.matches, await self.ids()))
+
+    @abstractmethod
+    def checkpoints(self, thread_id: str) -> AsyncGenerator[MovedCheckpoint, None]:
+        """The checkpoints of a thread, oldest first. It is called after `threads`."""
 
     async def close(self) -> None:
         """Close all that was opened to read the store."""

@@ -8,11 +8,10 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from locus.errors import ConfigurationError
-from locus.memory.model.ids import Pattern
-from locus.transfer.sources import ForeignStore
+from locus.transfer.sources import Source
 
 
-class FolderStore(ForeignStore):
+class FolderStore(Source):
     """A store of another library that is a folder with files."""
 
     def __init__(self, path: str) -> None:
@@ -22,10 +21,10 @@ class FolderStore(ForeignStore):
     def name(self) -> str:
         return f"file:{self._path}"
 
-    async def threads(self, pattern: Pattern) -> list[str]:
+    async def ids(self) -> Iterable[str]:
         if not self._path.is_dir():
             raise ConfigurationError(f"there is no folder {str(self._path)!r} to read from")
-        return await asyncio.to_thread(lambda: sorted(filter(pattern.matches, self._ids())))
+        return await asyncio.to_thread(lambda: [*self._ids()])
 
     @abstractmethod
     def _ids(self) -> Iterable[str]:

@@ -15,7 +15,7 @@ Databases of ADK before 1.22 hold pickles, and are refused: `adk migrate session
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Iterable, Iterator
 from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
 
@@ -23,14 +23,13 @@ from locus.errors import ConfigurationError, ConflictError, CorruptCheckpointErr
 from locus.integrations.google_adk import NAMESPACE
 from locus.memory.item_log import written_fields
 from locus.memory.model.codec import decode, encode, encode_trusted
-from locus.memory.model.ids import Pattern
 from locus.memory.model.plan import run_of
 from locus.memory.model.records import Extent
 from locus.threads.ids import joined, parted
 from locus.transfer.content import ITEMS, MovedCheckpoint, StoredContent, WholeContent, log_metadata
 from locus.transfer.items import ThreadItems
 from locus.transfer.sources import read_moment
-from locus.transfer.sources.sql import ServerReader, SourceRow, SQLiteReader
+from locus.transfer.sources.sql import ServerReader, SourceRow, SQLiteReader, TableSource
 
 _TABLES: Final = ("sessions", "events", "user_states", "app_states")
 _METADATA: Final = "adk_internal_metadata"
@@ -66,46 +65,45 @@ _OLD: Final = (
 )
 
 
-class ADKTables:
-    """ADK's tables in some database: of `SqliteSessionService` in a file, or of `DatabaseSessionService`."""
+class GoogleADKSource(TableSource):
+    """Sessions of ADK, and the states of its users and apps: tables of one of its session services.
+
+    A file may be of `SqliteSessionService` or of `DatabaseSessionService`, a server of the latter.
+    """
 
     def __init__(self, database: SQLiteReader | ServerReader) -> None:
-        self._database = database
-        self._prefix = database.prefix if isinstance(database, ServerReader) else ""
+        super().__init__(database)
+        self._tables = {table: database.place(table) for table in _TABLES}
         self._as_text = "::text" if database.name.startswith("postgresql") else ""
         self._order = ""
 
     @property
     def name(self) -> str:
         name = self._database.name
-        return name if isinstance(self._database, SQLiteReader) else f"{name}/{self._prefix}sessions"
+        return name if isinstance(self._database, SQLiteReader) else f"{name}/{self._tables['sessions']}"
 
-    async def check(self) -> None:
+    async def _check(self) -> None:
         """Raise `ConfigurationError` if these are not tables of ADK, or those of a version that is too old."""
         columns = {table: await self._database.columns(table) for table in _TABLES}
         # Old tables have a column for each field of an event, with pickled actions.
         if "actions" in columns["events"] and "event_data" not in columns["events"]:
             raise ConfigurationError(_OLD)
         missing = ", ".join(sorted(table for table, names in columns.items() if not names))
-        if isinstance(self._database, ServerReader):
-            if missing:
-                raise ConfigurationError(
-                    f"{self._database.name} has no table {missing} of ADK's DatabaseSessionService: name their schema "
-                    "with ?schema_name=… in the URL, if they have one of their own"
-                )
-            return
+        is_server = isinstance(self._database, ServerReader)
         if missing:
-            raise ConfigurationError(
-                f"{self._database.path!r} has no table {missing}: is it a file of SqliteSessionService or "
-                "DatabaseSessionService?"
-            )
+            hint = "is it a file of SqliteSessionService or DatabaseSessionService?"
+            if is_server:
+                hint = "name the schema of ADK's tables with ?schema_name=… in the URL, if they have one of their own"
+            raise ConfigurationError(f"{self._database.name} has no table {missing} of ADK: {hint}")
+        if is_server:
+            return
         # DatabaseSessionService has this table, and orders events of the same time by their ids.
         self._order = "timestamp, id" if await self._database.columns(_METADATA) else "timestamp, rowid"
 
-    async def all(self, statement: str, values: tuple[str, ...] = ()) -> list[SourceRow]:
+    async def _all(self, statement: str, values: tuple[str, ...] = ()) -> list[SourceRow]:
         """The rows of a statement, in which `{sessions}` stands for that table and `{json:state}` for a JSON column."""
-        for table in _TABLES:
-            statement = statement.replace(f"{{{table}}}", f"{self._prefix}{table}")
+        for table, place in self._tables.items():
+            statement = statement.replace(f"{{{table}}}", place)
         for column in ("state", "event_data"):
             statement = statement.replace(f"{{json:{column}}}", f"{column}{self._as_text}")
         return await self._database.all(statement, values)
@@ -113,33 +111,19 @@ class ADKTables:
     async def events(self, names: tuple[str, ...]) -> list[EventRow]:
         """The events of a session, in the order in which ADK reads them."""
         if self._order:
-            return [EventRow(*row) for row in await self.all(f"{_EVENTS} ORDER BY {self._order}", names)]
+            return [EventRow(*row) for row in await self._all(f"{_EVENTS} ORDER BY {self._order}", names)]
         # Sorted here, because servers order texts in different ways.
-        rows = [EventRow(*row) for row in await self.all(_EVENTS, names)]
+        rows = [EventRow(*row) for row in await self._all(_EVENTS, names)]
         return sorted(rows, key=lambda row: (_moment(row.at), row.id))
 
-    async def close(self) -> None:
-        await self._database.close()
-
-
-class GoogleADKSource:
-    """Sessions of ADK, and the states of its users and apps."""
-
-    def __init__(self, tables: ADKTables) -> None:
-        self._tables = tables
-
-    @property
-    def name(self) -> str:
-        return self._tables.name
-
-    async def threads(self, pattern: Pattern) -> list[str]:
-        await self._tables.check()
+    async def ids(self) -> Iterable[str]:
+        await self._check()
         rows = [
-            *await self._tables.all("SELECT app_name FROM {app_states}"),
-            *await self._tables.all("SELECT app_name, user_id FROM {user_states}"),
-            *await self._tables.all("SELECT app_name, user_id, id FROM {sessions}"),
+            *await self._all("SELECT app_name FROM {app_states}"),
+            *await self._all("SELECT app_name, user_id FROM {user_states}"),
+            *await self._all("SELECT app_name, user_id, id FROM {sessions}"),
         ]
-        return sorted(filter(pattern.matches, (joined(*map(str, row)) for row in rows)))
+        return [joined(*map(str, row)) for row in rows]
 
     async def checkpoints(self, thread_id: str) -> AsyncGenerator[MovedCheckpoint, None]:
         names = parted(thread_id)
@@ -157,10 +141,10 @@ class GoogleADKSource:
             "SELECT {json:state}, create_time, update_time FROM {sessions}"
             " WHERE app_name = ? AND user_id = ? AND id = ?"
         )
-        rows = await self._tables.all(statement, names)
+        rows = await self._all(statement, names)
         for _ in range(_ATTEMPTS):
-            events = await self._tables.events(names) if rows else []
-            before, rows = rows, await self._tables.all(statement, names)
+            events = await self.events(names) if rows else []
+            before, rows = rows, await self._all(statement, names)
             if rows == before:
                 return [(StateRow(*row), events) for row in rows]
         raise ConflictError(f"session {thread_id!r} is changed while it is read; stop its agent, and try again")
@@ -169,10 +153,7 @@ class GoogleADKSource:
         of_user = len(names) == 2
         table, where = ("{user_states}", " AND user_id = ?") if of_user else ("{app_states}", "")
         statement = f"SELECT {{json:state}}, update_time, update_time FROM {table} WHERE app_name = ?{where}"
-        return [StateRow(*row) for row in await self._tables.all(statement, names)]
-
-    async def close(self) -> None:
-        await self._tables.close()
+        return [StateRow(*row) for row in await self._all(statement, names)]
 
 
 def _shared_state(thread_id: str, row: StateRow) -> MovedCheckpoint:

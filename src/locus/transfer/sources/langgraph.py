@@ -15,24 +15,21 @@ The tables of the savers:
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import AsyncGenerator, Iterable, Sequence
+from collections.abc import AsyncGenerator, Collection, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from locus.errors import ConfigurationError, ConflictError, CorruptCheckpointError
-from locus.extras import require
 from locus.memory.backends.memory import MemoryCheckpointer
 from locus.memory.engine import Exports
 from locus.memory.model.codec import decode
-from locus.memory.model.ids import Pattern
 from locus.transfer.content import MovedCheckpoint
 from locus.transfer.items import ThreadItems
 from locus.transfer.read import stored_checkpoint
-from locus.transfer.sources import ForeignStore
 from locus.transfer.sources.langgraph_values import EMPTY, MissingClasses, ValueReader
-from locus.transfer.sources.sql import ServerReader, SQLiteReader, TableReader
+from locus.transfer.sources.sql import SourceRow, TableReader, TableSource
 from locus.transfer.write import in_positions
 
 TASKS = "__pregel_tasks"
@@ -59,42 +56,6 @@ class GraphCheckpoint:
     checkpoint: dict[str, Any]
     metadata: dict[str, Any]
     writes: Sequence[GraphWrite] = field(default_factory=list)
-
-
-class LangGraphSource:
-    """The threads in the tables of one of LangGraph's savers."""
-
-    def __init__(self, tables: SaverTables, allowed_types: Iterable[type] = ()) -> None:
-        require("langgraph.checkpoint.base", "langgraph")
-        self._tables = tables
-        self._allowed = tuple(allowed_types)
-
-    @property
-    def name(self) -> str:
-        return self._tables.name
-
-    @property
-    def missing(self) -> list[str]:
-        """The classes, as `module:name`, that the threads read so far contain and that are not allowed."""
-        return sorted({name for missing in self._tables.missing.values() for name in missing.places})
-
-    async def threads(self, pattern: Pattern) -> list[str]:
-        return await self._tables.threads(pattern)
-
-    async def checkpoints(self, thread_id: str) -> AsyncGenerator[MovedCheckpoint, None]:
-        """The checkpoints of a thread, oldest first.
-
-        All are converted before the first is moved, because a graph must never continue from the middle of a thread
-        that could not be moved completely. They are in memory anyway.
-        """
-        converter = _Converter(thread_id, self._allowed)
-        async with aclosing(self._tables.checkpoints(thread_id)) as raw_checkpoints:
-            converted = [await converter.checkpoint(raw) async for raw in raw_checkpoints]
-        for checkpoint in converted:
-            yield checkpoint
-
-    async def close(self) -> None:
-        await self._tables.close()
 
 
 class _Converter:
@@ -166,47 +127,88 @@ class SaverRow(NamedTuple):
     metadata: dict[str, Any]
 
 
-class SaverTables(ForeignStore):
-    """The tables of one of LangGraph's savers. Checkpoints are large, so they are read one by one."""
+class SaverTables(TableSource):
+    """The threads in the tables of one of LangGraph's savers. Checkpoints are large, so they are read one by one.
 
-    def __init__(self, database: TableReader, values: ValueReader) -> None:
-        self._database = database
-        self._values = values
-        self.missing: dict[str, MissingClasses] = {}
+    `allowed_types` are the classes that states may contain, beyond those that LangGraph considers safe, and `aliases`
+    the names from which some of them have moved.
+    """
+
+    def __init__(
+        self, database: TableReader, allowed_types: Collection[type], aliases: Mapping[tuple[str, str], type]
+    ) -> None:
+        super().__init__(database)
+        self._allowed = tuple(allowed_types)
+        self._values = ValueReader(allowed_types, aliases)
+        self._missing: dict[str, MissingClasses] = {}
         """The classes that are not allowed, by thread id."""
 
+    @property
+    def missing(self) -> list[str]:
+        """The classes, as `module:name`, that the threads read so far contain and that are not allowed."""
+        return sorted({name for missing in self._missing.values() for name in missing.places})
+
+    async def ids(self) -> Iterable[str]:
+        await self._check()
+        rows = await self._database.all(f"SELECT DISTINCT thread_id FROM {self._database.place('checkpoints')}")
+        return [str(name) for (name,) in rows]
+
     @abstractmethod
-    async def keys(self, thread_id: str) -> list[SaverKey]:
+    async def _check(self) -> None:
+        """Raise `ConfigurationError` if these are not the tables of the saver."""
+
+    @abstractmethod
+    async def _keys(self, thread_id: str) -> list[SaverKey]:
         """The keys of the checkpoints of a thread, in order."""
 
     @abstractmethod
-    async def checkpoint_row(self, key: SaverKey, channels: Channels, missing: MissingClasses) -> SaverRow | None:
+    async def _checkpoint_row(self, key: SaverKey, channels: Channels, missing: MissingClasses) -> SaverRow | None:
         """Read a checkpoint. `channels` has the values read before in this thread, and is updated."""
 
     @abstractmethod
-    async def writes(self, key: SaverKey, missing: MissingClasses) -> list[GraphWrite]:
-        """The pending writes of a checkpoint, in their order."""
+    async def _write_rows(self, key: SaverKey) -> list[SourceRow]:
+        """The rows of the pending writes of a checkpoint, in their order, with the columns of a `GraphWrite`.
 
-    async def checkpoints(self, thread_id: str) -> AsyncGenerator[GraphCheckpoint, None]:
+        The value is two columns, its type and its bytes.
+        """
+
+    async def checkpoints(self, thread_id: str) -> AsyncGenerator[MovedCheckpoint, None]:
+        """The checkpoints of a thread, oldest first.
+
+        All are converted before the first is moved, because a graph must never continue from the middle of a thread
+        that could not be moved completely. They are in memory anyway.
+        """
+        converter = _Converter(thread_id, self._allowed)
+        async with aclosing(self._graph_checkpoints(thread_id)) as raw_checkpoints:
+            converted = [await converter.checkpoint(raw) async for raw in raw_checkpoints]
+        for checkpoint in converted:
+            yield checkpoint
+
+    async def _graph_checkpoints(self, thread_id: str) -> AsyncGenerator[GraphCheckpoint, None]:
         """The checkpoints of a thread, in order. After a class that is not allowed, it goes on only to find others."""
         channels: Channels = {}
-        missing = self.missing[thread_id] = MissingClasses()
-        for key in await self.keys(thread_id):
-            row = await self.checkpoint_row(key, channels, missing)
+        missing = self._missing[thread_id] = MissingClasses()
+        for key in await self._keys(thread_id):
+            row = await self._checkpoint_row(key, channels, missing)
             if row is None:
                 raise ConflictError(f"thread {thread_id!r} was changed while it was read; try again")
             parent, checkpoint, metadata = row
             if parent and checkpoint.get("v", 0) < 4:
-                before = await self.writes((thread_id, key[1], parent), missing)
+                before = await self._writes((thread_id, key[1], parent), missing)
                 checkpoint = _with_sends(checkpoint, [write.value for write in before if write.channel == TASKS])
-            writes = await self.writes(key, missing)
+            writes = await self._writes(key, missing)
             if not missing.places:
                 yield GraphCheckpoint(key[1], key[2], parent, checkpoint, metadata, writes)
         missing.check()
-        del self.missing[thread_id]
+        del self._missing[thread_id]
 
-    async def close(self) -> None:
-        await self._database.close()
+    async def _writes(self, key: SaverKey, missing: MissingClasses) -> list[GraphWrite]:
+        writes = []
+        for task_id, task_path, idx, channel, kind, data in await self._write_rows(key):
+            where = f"what was written to channel {channel!r} after {_described(key)}"
+            value = self._values.read(kind, data, where, missing)
+            writes.append(GraphWrite(task_id, task_path, idx, channel, value))
+        return writes
 
 
 def _with_sends(checkpoint: dict[str, Any], sends: Sequence[Any]) -> dict[str, Any]:
@@ -228,30 +230,21 @@ _WHERE_KEY = "WHERE thread_id = ? AND checkpoint_ns = ? AND checkpoint_id = ?"
 class SQLiteTables(SaverTables):
     """The tables of `SqliteSaver` and `AsyncSqliteSaver`."""
 
-    def __init__(self, file: SQLiteReader, values: ValueReader) -> None:
-        super().__init__(file, values)
-        self._path = file.path
-
-    @property
-    def name(self) -> str:
-        return self._database.name
-
-    async def threads(self, pattern: Pattern) -> list[str]:
+    async def _check(self) -> None:
         columns = await self._database.columns("checkpoints")
         if not {"thread_id", "checkpoint_ns", "type", "checkpoint", "metadata"} <= columns:
-            raise ConfigurationError(f"{self._path!r} has no table checkpoints of LangGraph's SqliteSaver")
-        rows = await self._database.all("SELECT DISTINCT thread_id FROM checkpoints")
-        return sorted(filter(pattern.matches, (str(name) for (name,) in rows)))
+            path = self._database.name.removeprefix("sqlite:")
+            raise ConfigurationError(f"{path!r} has no table checkpoints of LangGraph's SqliteSaver")
 
-    async def keys(self, thread_id: str) -> list[SaverKey]:
+    async def _keys(self, thread_id: str) -> list[SaverKey]:
         rows = await self._database.all(
-            "SELECT thread_id, checkpoint_ns, checkpoint_id FROM checkpoints WHERE thread_id = ?"
+            "SELECT checkpoint_ns, checkpoint_id FROM checkpoints WHERE thread_id = ?"
             " ORDER BY checkpoint_id, checkpoint_ns",
             (thread_id,),
         )
-        return [(thread_id, namespace, checkpoint_id) for _, namespace, checkpoint_id in rows]
+        return [(thread_id, namespace, checkpoint_id) for namespace, checkpoint_id in rows]
 
-    async def checkpoint_row(self, key: SaverKey, channels: Channels, missing: MissingClasses) -> SaverRow | None:
+    async def _checkpoint_row(self, key: SaverKey, channels: Channels, missing: MissingClasses) -> SaverRow | None:
         rows = await self._database.all(
             f"SELECT parent_checkpoint_id, type, checkpoint, metadata FROM checkpoints {_WHERE_KEY}", key
         )
@@ -262,48 +255,43 @@ class SQLiteTables(SaverTables):
             return SaverRow(parent or None, checkpoint, _as_dict(about, f"the metadata of {_described(key)}"))
         return None
 
-    async def writes(self, key: SaverKey, missing: MissingClasses) -> list[GraphWrite]:
-        """The pending writes of a checkpoint. A file that only an older LangGraph has opened lacks task paths."""
+    async def _write_rows(self, key: SaverKey) -> list[SourceRow]:
+        # A file that only an older LangGraph has opened lacks task paths.
         path = "task_path" if "task_path" in await self._database.columns("writes") else "''"
         columns = f"task_id, {path}, idx, channel, type, value"
-        rows = await self._database.all(f"SELECT {columns} FROM writes {_WHERE_KEY} ORDER BY 2, 1, 3", key)
-        return _read_writes(rows, key, self._values, missing)
+        return await self._database.all(f"SELECT {columns} FROM writes {_WHERE_KEY} ORDER BY 2, 1, 3", key)
 
 
 class PostgreSQLTables(SaverTables):
     """The tables of `PostgresSaver` and `AsyncPostgresSaver`."""
 
-    def __init__(self, server: ServerReader, values: ValueReader) -> None:
-        super().__init__(server, values)
-        self._prefix = server.prefix
-
     @property
     def name(self) -> str:
-        return f"{self._database.name}/{self._prefix}checkpoints"
+        return f"{self._database.name}/{self._database.place('checkpoints')}"
 
-    async def threads(self, pattern: Pattern) -> list[str]:
+    async def _check(self) -> None:
         blobs = await self._database.columns("checkpoint_blobs")
         writes = await self._database.columns("checkpoint_writes")
         if not {"thread_id", "checkpoint_ns", "channel", "version", "blob"} <= blobs or "task_path" not in writes:
             raise ConfigurationError(
-                f"{self._database.name} has no tables {self._prefix}checkpoint_blobs and checkpoint_writes of "
-                "LangGraph's PostgresSaver, or older ones: name their schema with ?schema_name=… in the URL, if they "
-                "have one of their own; and let a recent PostgresSaver run its setup() once, if they are old"
+                f"{self._database.name} has no tables {self._database.place('checkpoint_blobs')} and checkpoint_writes "
+                "of LangGraph's PostgresSaver, or older ones: name their schema with ?schema_name=… in the URL, if "
+                "they have one of their own; and let a recent PostgresSaver run its setup() once, if they are old"
             )
-        rows = await self._database.all(f"SELECT DISTINCT thread_id FROM {self._prefix}checkpoints")
-        return sorted(filter(pattern.matches, (str(name) for (name,) in rows)))
 
-    async def keys(self, thread_id: str) -> list[SaverKey]:
+    async def _keys(self, thread_id: str) -> list[SaverKey]:
         rows = await self._database.all(
-            f"SELECT checkpoint_ns, checkpoint_id FROM {self._prefix}checkpoints WHERE thread_id = ? ORDER BY"
-            ' checkpoint_id COLLATE "C", checkpoint_ns COLLATE "C"',
+            f"SELECT checkpoint_ns, checkpoint_id FROM {self._database.place('checkpoints')} WHERE thread_id = ?"
+            ' ORDER BY checkpoint_id COLLATE "C", checkpoint_ns COLLATE "C"',
             (thread_id,),
         )
         return [(thread_id, namespace, checkpoint_id) for namespace, checkpoint_id in rows]
 
-    async def checkpoint_row(self, key: SaverKey, channels: Channels, missing: MissingClasses) -> SaverRow | None:
+    async def _checkpoint_row(self, key: SaverKey, channels: Channels, missing: MissingClasses) -> SaverRow | None:
         columns = "parent_checkpoint_id, checkpoint::text, metadata::text"
-        rows = await self._database.all(f"SELECT {columns} FROM {self._prefix}checkpoints {_WHERE_KEY}", key)
+        rows = await self._database.all(
+            f"SELECT {columns} FROM {self._database.place('checkpoints')} {_WHERE_KEY}", key
+        )
         for parent, text, metadata in rows:
             checkpoint = _as_dict(decode(text), _described(key))
             known = channels.setdefault(key[1], {})
@@ -326,7 +314,7 @@ class PostgreSQLTables(SaverTables):
             del known[channel]
         for channel in wanted.keys() - known.keys():
             rows = await self._database.all(
-                f"SELECT type, blob FROM {self._prefix}checkpoint_blobs"
+                f"SELECT type, blob FROM {self._database.place('checkpoint_blobs')}"
                 " WHERE thread_id = ? AND checkpoint_ns = ? AND channel = ? AND version = ?",
                 (*key[:2], channel, wanted[channel]),
             )
@@ -335,29 +323,13 @@ class PostgreSQLTables(SaverTables):
                     where = f"channel {channel!r} of {_described(key)}"
                     known[channel] = (wanted[channel], self._values.read(kind, data, where, missing))
 
-    async def writes(self, key: SaverKey, missing: MissingClasses) -> list[GraphWrite]:
-        columns = "task_id, task_path, idx, channel, type, blob"
-        rows = await self._database.all(
-            f"SELECT {columns} FROM {self._prefix}checkpoint_writes {_WHERE_KEY} ORDER BY 2, 1, 3", key
-        )
-        return _read_writes(rows, key, self._values, missing)
+    async def _write_rows(self, key: SaverKey) -> list[SourceRow]:
+        columns, table = "task_id, task_path, idx, channel, type, blob", self._database.place("checkpoint_writes")
+        return await self._database.all(f"SELECT {columns} FROM {table} {_WHERE_KEY} ORDER BY 2, 1, 3", key)
 
 
 def _described(key: SaverKey) -> str:
     return f"checkpoint {key[2]!r} of thread {key[0]!r}"
-
-
-def _read_writes(rows: Iterable[Any], key: SaverKey, values: ValueReader, missing: MissingClasses) -> list[GraphWrite]:
-    return [
-        GraphWrite(
-            task_id,
-            task_path,
-            idx,
-            channel,
-            values.read(kind, data, f"what was written to channel {channel!r} after {_described(key)}", missing),
-        )
-        for task_id, task_path, idx, channel, kind, data in rows
-    ]
 
 
 def _as_dict(value: Any, where: str) -> dict[str, Any]:

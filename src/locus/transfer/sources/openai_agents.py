@@ -11,38 +11,32 @@ its last checkpoint.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Iterable, Iterator
 from datetime import datetime
 from itertools import groupby
 
 from locus.errors import ConfigurationError, CorruptCheckpointError, SerializationError
 from locus.memory.model.codec import decode, encode
-from locus.memory.model.ids import Pattern
 from locus.transfer.content import MovedCheckpoint, log_checkpoints
 from locus.transfer.items import ThreadItems
 from locus.transfer.sources import read_moment
-from locus.transfer.sources.sql import SourceRow, SQLiteReader, quote_name
+from locus.transfer.sources.sql import SourceRow, SQLiteReader, TableSource, quote_name
 
 NAMESPACE = "openai-agents"
 MAIN = "main"
 STRUCTURE = "message_structure"
 
 
-class OpenAIAgentsSource:
+class OpenAIAgentsSource(TableSource):
     """The sessions of the OpenAI Agents SDK in an SQLite file."""
 
-    def __init__(
-        self, location: str, *, sessions_table: str = "agent_sessions", messages_table: str = "agent_messages"
-    ) -> None:
+    def __init__(self, location: str, sessions_table: str, messages_table: str) -> None:
         self._file = SQLiteReader(location)
+        super().__init__(self._file)
         self._sessions = sessions_table
         self._messages = messages_table
 
-    @property
-    def name(self) -> str:
-        return self._file.name
-
-    async def threads(self, pattern: Pattern) -> list[str]:
+    async def ids(self) -> Iterable[str]:
         missing = {self._sessions, self._messages} - await self._file.tables()
         if missing:
             raise ConfigurationError(
@@ -50,7 +44,7 @@ class OpenAIAgentsSource:
                 "are its tables called so?"
             )
         rows = await self._file.all(f"SELECT DISTINCT session_id FROM {quote_name(self._messages)}")
-        return sorted(filter(pattern.matches, (str(name) for (name,) in rows)))
+        return [str(name) for (name,) in rows]
 
     async def checkpoints(self, thread_id: str) -> AsyncGenerator[MovedCheckpoint, None]:
         items = ThreadItems()
@@ -74,9 +68,6 @@ class OpenAIAgentsSource:
         messages = quote_name(self._messages)
         statement = f"SELECT id, message_data, created_at FROM {messages} WHERE session_id = ? ORDER BY id"
         return [(MAIN, await self._file.all(statement, (thread_id,)))]
-
-    async def close(self) -> None:
-        await self._file.close()
 
 
 def _seconds(thread_id: str, name: str, rows: list[SourceRow]) -> Iterator[tuple[str, datetime, list[str]]]:

@@ -9,8 +9,8 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -21,64 +21,7 @@ from locus.memory.backends.sqlite.client import open_untouched
 from locus.memory.model.codec import decode
 from locus.memory.registry import get_checkpointer
 from locus.memory.runtime.url import path_of
-
-
-def sql_engine(url: str) -> tuple[SQLServerEngine[Any], str | None, str | None]:
-    """The engine for the server at a URL, and the table and schema that the URL names, if any."""
-    backend = getattr(get_checkpointer(url), "backend", None)
-    if not isinstance(backend, SQLBackend):
-        raise ConfigurationError("this is not the URL of an SQL server")
-    config: Any = getattr(backend, "config", backend)  # the Oracle backend is its own config
-    table = config.table_name if "table_name" in config.model_fields_set else None
-    return cast(SQLServerEngine[Any], backend.store.engine), table, getattr(config, "schema_name", None)
-
-
-@asynccontextmanager
-async def closed_on_failure(engine: SQLServerEngine[Any]) -> AsyncIterator[None]:
-    """Close an engine if opening its source fails, because then the caller has no source to close."""
-    try:
-        yield
-    except BaseException:
-        await engine.close()
-        raise
-
-
-async def column_names(engine: SQLServerEngine[Any], table: str, schema: str | None) -> set[str]:
-    """The names of a table's columns; empty if the table does not exist."""
-    if engine.identity.startswith("oracle"):
-        return await _columns_in_oracle(engine, table, schema)
-    here = "current_schema()" if engine.identity.startswith("postgresql") else "database()"
-    rows = await engine.ask(
-        (
-            "SELECT column_name FROM information_schema.columns WHERE table_name = ?"
-            f" AND table_schema = {'?' if schema else here}",
-            (table, schema) if schema else (table,),
-        )
-    )
-    return {str(column).lower() for (column,) in rows}
-
-
-async def _columns_in_oracle(engine: SQLServerEngine[Any], table: str, schema: str | None) -> set[str]:
-    """The columns of a table in Oracle Database, which stores unquoted names in upper case."""
-    owner = "?" if schema else "SYS_CONTEXT('USERENV', 'CURRENT_SCHEMA')"
-    rows = await engine.ask(
-        (
-            f"SELECT column_name FROM all_tab_columns WHERE table_name = ? AND owner = {owner}",
-            (table.upper(), schema.upper()) if schema else (table.upper(),),
-        )
-    )
-    return {str(column).lower() for (column,) in rows}
-
-
-def read_json(engine: SQLServerEngine[Any], value: Any) -> Any:
-    """Decode the value of a column with JSON text. In Oracle Database it may also be a column of type JSON."""
-    return decode(engine.sql.read_json(value) if isinstance(value, dict | list) else value)
-
-
-def server_name(engine: SQLServerEngine[Any]) -> str:
-    """The name of a server to show to people, without the table of the Locus backend."""
-    return engine.identity.rpartition("/")[0]
-
+from locus.transfer.sources import Source
 
 T = TypeVar("T")
 SourceRow = tuple[Any, ...]
@@ -104,6 +47,10 @@ class TableReader(ABC):
     name: str
     """A name of the database to show to people, without secrets."""
 
+    def place(self, table: str) -> str:
+        """The table as it is named in a statement."""
+        return table
+
     @abstractmethod
     async def columns(self, table: str) -> set[str]:
         """The names of a table's columns; empty if the table does not exist."""
@@ -117,20 +64,64 @@ class TableReader(ABC):
         """Close the connection to the database."""
 
 
+class TableSource(Source):
+    """Tables of another library, in whatever database they are."""
+
+    def __init__(self, database: TableReader) -> None:
+        self._database = database
+
+    @property
+    def name(self) -> str:
+        return self._database.name
+
+    async def close(self) -> None:
+        await self._database.close()
+
+
+_DICTIONARIES = {
+    "postgresql": ("information_schema.columns", "table_schema", "current_schema()"),
+    "mysql": ("information_schema.columns", "table_schema", "database()"),
+    "oracle": ("all_tab_columns", "owner", "SYS_CONTEXT('USERENV', 'CURRENT_SCHEMA')"),
+}
+"""By database: the view of all columns, its column for the schema, and the schema of the connection."""
+
+
 class ServerReader(TableReader):
     """Reads tables from an SQL server, of the schema that the URL names, if it names one."""
 
     def __init__(self, url: str) -> None:
-        self.engine, _, self._schema = sql_engine(url)
-        self.name = server_name(self.engine)
-        self.prefix = f'"{self._schema}".' if self._schema else ""
-        """Stands before the name of a table in a statement."""
+        backend = getattr(get_checkpointer(url), "backend", None)
+        if not isinstance(backend, SQLBackend):
+            raise ConfigurationError("this is not the URL of an SQL server")
+        config: Any = getattr(backend, "config", backend)  # the Oracle backend is its own config
+        self.engine = cast(SQLServerEngine[Any], backend.store.engine)
+        self.table: str | None = config.table_name if "table_name" in config.model_fields_set else None
+        """The table that the URL names, if it names one."""
+        self.name = self.engine.identity.rpartition("/")[0]
+        self.is_oracle = self.engine.identity.startswith("oracle")
+        self._schema: str | None = getattr(config, "schema_name", None)
+
+    def place(self, table: str) -> str:
+        if not self._schema:
+            return table
+        return f"{self._schema}.{table}" if self.is_oracle else f'"{self._schema}"."{table}"'
 
     async def columns(self, table: str) -> set[str]:
-        return await column_names(self.engine, table, self._schema)
+        view, owner, here = _DICTIONARIES[self.name.partition(":")[0]]
+        names = (table, self._schema) if self._schema else (table,)
+        rows = await self.all(
+            f"SELECT column_name FROM {view} WHERE table_name = ? AND {owner} = {'?' if self._schema else here}",
+            # Oracle Database stores unquoted names in upper case.
+            tuple(name.upper() for name in names) if self.is_oracle else names,
+        )
+        return {str(column).lower() for (column,) in rows}
 
     async def all(self, statement: str, values: Sequence[Any] = ()) -> list[SourceRow]:
         return [tuple(row) for row in await self.engine.ask((statement, values))]
+
+    def read_json(self, value: Any) -> Any:
+        """Decode the value of a column with JSON text. In Oracle Database it may also be a column of type JSON."""
+        return decode(self.engine.sql.read_json(value) if isinstance(value, dict | list) else value)
 
     async def close(self) -> None:
         await self.engine.close()

@@ -40,9 +40,10 @@ _SDK_CHECKPOINT = re.compile(rb'\{\s*"checkpoint_id":')
 class LogFolder:
     """The logs in a folder, as one worker sees them."""
 
-    def __init__(self, base: Path, pretty: bool, makes_parents: bool = True) -> None:
+    def __init__(self, base: Path, pretty: bool, within: Path | None = None) -> None:
+        """`within` is a folder that must exist, so that the missing ones below it may be made."""
         self._base = base
-        self._within = None if makes_parents else base.parent
+        self._within = within
         self._locks = base / ".locks"
         self.pretty = pretty
         self._logs: OrderedDict[str, LogFile] = OrderedDict()

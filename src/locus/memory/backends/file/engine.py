@@ -71,16 +71,18 @@ class FileEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies, 
     driver_errors = (OSError,)
     works_in_place = True
 
-    def __init__(self, base: Path, pretty: bool, *, makes_parents: bool = True) -> None:
-        self._base = base
+    def __init__(self, base: Path, pretty: bool, *, within: Path | None = None) -> None:
+        """`within` is a folder that must exist, so that the missing ones below it may be made."""
+        self._base, self._pretty, self._within = base, pretty, within
         # Each thread has its worker, so that saves of different threads can wait for the disk at the same time.
-        self._workers = [
-            Worker(f"locus-file-{n}", lambda: LogFolder(base, pretty, makes_parents)) for n in range(WORKERS)
-        ]
+        self._workers = [Worker(f"locus-file-{n}", lambda: LogFolder(base, pretty, within)) for n in range(WORKERS)]
 
     @property
     def identity(self) -> str:
         return f"file:{self._base}"
+
+    def _opened_space(self, name: str) -> Engine:
+        return FileEngine(self._base / f".{name}", self._pretty, within=self._within)
 
     async def _on(self, thread_id: str, work: Callable[[LogFolder], T]) -> T:
         return await self._workers[crc32(thread_id.encode()) % WORKERS].run(work)

@@ -10,4 +10,4 @@ if TYPE_CHECKING:
 
 __all__ = ["HTTPCheckpointer", "HTTPEngine", "from_http", "from_https"]
 
-__getattr__ = lazy_names(__name__, {"HTTPEngine": "engine"})
+__getattr__ = lazy_names(__name__, {"engine": ("HTTPEngine",)})

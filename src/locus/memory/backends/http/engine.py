@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
+from http import HTTPStatus
 from typing import Any, TypeVar
 
 from locus.errors import BackendUnavailableError, CapabilityError, CheckpointError, UnsupportedFormatError
@@ -65,6 +66,7 @@ from locus.memory.model.sizes import ThreadSizes
 from locus.wire.format import (
     PROTOCOL,
     SERVICE,
+    SPACES,
     commit_text,
     conditions,
     diff_from,
@@ -99,13 +101,18 @@ class HTTPEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies, 
 
     checks_extents = True
 
-    def __init__(self, client: HTTPClient) -> None:
-        self.client = client
+    def __init__(self, client: HTTPClient, space: str = "") -> None:
+        """`space` names the key space, if it is not that of the threads."""
+        self.client = client if not space else client.below(f"{SPACES}/{space}")
+        self._space = space
         self._server: LocusServer | PlainServer | None = None
 
     @property
     def identity(self) -> str:
         return f"http:{self.client.config.address}"
+
+    def _opened_space(self, name: str) -> Engine:
+        return HTTPEngine(self.client, name)
 
     @property
     def server(self) -> LocusServer | PlainServer | None:
@@ -156,6 +163,11 @@ class HTTPEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies, 
                 return LocusServer(self.client, about)
             except (KeyError, TypeError) as error:
                 raise BackendUnavailableError("the server does not say what it can do") from error
+        if self._space and (response.status_code == HTTPStatus.NOT_FOUND or response.is_success):
+            raise CapabilityError(
+                f"this server has no key space {self._space!r}: it needs `locus serve` of a version that has, "
+                "over a store that has"
+            )
         if is_from_locus_server(response) or response.status_code >= 500 or response.status_code == 429:
             raise_error(response)
         return PlainServer(self.client)

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from operator import attrgetter
-from typing import Any
+from typing import Any, Self
 
 from locus.errors import CheckpointError, ConfigurationError
 from locus.memory.backends.mysql import commit as mysql_commit
@@ -39,7 +39,7 @@ from locus.memory.backends.mysql.together import Group, GroupSave, GroupTask
 from locus.memory.backends.sql.commit import LastSeenThreads, can_be_first
 from locus.memory.backends.sql.engine import SQLServerEngine, Trouble, foreign_kind
 from locus.memory.backends.sql.flavour import run_steps_async
-from locus.memory.backends.sql.schema import check_format, other_tables, script
+from locus.memory.backends.sql.schema import check_format, other_tables, script, space_tables
 from locus.memory.engine import CommitsTogether, Deadline
 from locus.memory.model.commit_rules import decide
 from locus.memory.model.foreign import IN_MYSQL
@@ -81,6 +81,15 @@ class MySQLEngine(SQLServerEngine[MySQLConnection], CommitsTogether):
     @property
     def identity(self) -> str:
         return f"mysql:{self._address}/{self.sql.prefix}"
+
+    def _with_tables_of(self, space: str) -> Self:
+        table_name = space_tables(self._config.table_name, space)
+        made = self._with_config(self._config.model_copy(update={"table_name": table_name}))
+        made.backend_name = self.backend_name
+        return made
+
+    def _with_config(self, config: MySQLConfig) -> Self:
+        return type(self)(config)
 
     async def _connect(self) -> MySQLConnection:
         return await self._connector.connect()
@@ -365,6 +374,9 @@ class GivenPoolEngine(MySQLEngine):
         super().__init__(config)
         self._given_pool = pool
         self.has_several_hosts = False
+
+    def _with_config(self, config: MySQLConfig) -> Self:
+        return type(self)(config, self._given_pool)
 
     @asynccontextmanager
     async def _borrowed(self) -> AsyncIterator[MySQLConnection]:

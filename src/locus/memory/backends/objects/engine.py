@@ -99,6 +99,9 @@ class ObjectEngine(Engine, KeepsWrites, FindsMetadata, Copies, Exports, Maintain
     def identity(self) -> str:
         return self.store.identity
 
+    def _opened_space(self, name: str) -> Engine:
+        return ObjectEngine(self.store.below(f"space-{name}"))
+
     def _log(self, thread_id: str) -> ThreadLog:
         with self._lock:
             log = self._logs.get(thread_id)

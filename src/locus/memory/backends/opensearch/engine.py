@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from typing import TypeVar
@@ -67,7 +68,7 @@ class OpenSearchEngine(
     def __init__(
         self,
         config: OpenSearchConfig,
-        open_client: Callable[[], Client],
+        open_client: Callable[[OpenSearchConfig], Client],
         *,
         connections: int,
         shards: int = 1,
@@ -80,11 +81,18 @@ class OpenSearchEngine(
         self._replicas = replicas
         self._cache = ThreadCache()
         self._needs_alias = True
-        self._pool: WorkerPool[Client] = WorkerPool("locus-opensearch", open_client, size=connections)
+        self._pool: WorkerPool[Client] = WorkerPool("locus-opensearch", partial(open_client, config), size=connections)
+        self._with_config = partial(
+            OpenSearchEngine, open_client=open_client, connections=connections, shards=shards, replicas=replicas
+        )
+        self._config = config
 
     @property
     def identity(self) -> str:
         return self._identity
+
+    def _opened_space(self, name: str) -> Engine:
+        return self._with_config(replace(self._config, index=f"{self._config.index}--{name}"))
 
     async def setup(self) -> None:
         if self.reading_only and not await self._pool.run(exists):

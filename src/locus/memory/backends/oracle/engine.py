@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection, Sequence
 from functools import partial
+from typing import Self
 
 from locus.errors import CheckpointError, ConfigurationError
 from locus.memory.backends.oracle import commit as oracle_commit
@@ -31,7 +32,7 @@ from locus.memory.backends.oracle.config import OracleConfig
 from locus.memory.backends.oracle.schema import NATIVE, OracleFlavour
 from locus.memory.backends.sql.commit import LastSeenThreads, SQLThread, can_be_first
 from locus.memory.backends.sql.engine import SQLServerEngine, Trouble
-from locus.memory.backends.sql.schema import check_format
+from locus.memory.backends.sql.schema import check_format, space_tables
 from locus.memory.engine import Deadline, KeepsWrites
 from locus.memory.model.records import Ancestor, Commit, Entry, Hit, Outcome, StoredFormat, Verdict
 
@@ -49,6 +50,7 @@ class OracleEngine(SQLServerEngine[OracleConnection]):
         super().__init__(
             sql, OracleThreads(sql), pool, retry_seconds=config.retry_seconds, first_seconds=config.first_seconds
         )
+        self._config = config
         self._connector = Connector(config)
         self._address = self._connector.address
         self._setup = TableSetup(self._connector, sql, auto_create_table=config.auto_create_table)
@@ -57,6 +59,10 @@ class OracleEngine(SQLServerEngine[OracleConnection]):
     @property
     def identity(self) -> str:
         return f"oracle:{self._address}/{self.sql.threads.lower()}"
+
+    def _with_tables_of(self, space: str) -> Self:
+        table_name = space_tables(self._config.table_name, space)
+        return type(self)(self._config.model_copy(update={"table_name": table_name}))
 
     async def _connect(self) -> OracleConnection:
         return await self._connector.connect()

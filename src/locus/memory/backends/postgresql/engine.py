@@ -7,7 +7,7 @@ import logging
 from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
-from typing import Any
+from typing import Any, Self
 
 import psycopg
 from psycopg.pq import TransactionStatus
@@ -36,7 +36,7 @@ from locus.memory.backends.postgresql.schema import JSONB, PostgreSQLFlavour, dd
 from locus.memory.backends.sql import read as sql_read
 from locus.memory.backends.sql.engine import Operation, SQLServerEngine, Trouble, foreign_kind
 from locus.memory.backends.sql.flavour import Steps, run_steps_async
-from locus.memory.backends.sql.schema import check_format, other_tables, script
+from locus.memory.backends.sql.schema import check_format, other_tables, script, space_tables
 from locus.memory.engine import CommitsTogether, CommitsWithWrites, Deadline, NotConfirmed
 from locus.memory.model.foreign import IN_POSTGRESQL
 from locus.memory.model.formats import oldest
@@ -75,6 +75,7 @@ class PostgreSQLEngine(SQLServerEngine[PostgreSQLConnection], CommitsTogether, C
         super().__init__(
             sql, PostgreSQLThreads(sql), pool, retry_seconds=config.retry_seconds, first_seconds=config.first_seconds
         )
+        self._config = config
         self._connector = Connector.from_config(config)
         self._identity = f"postgresql:{self._connector}/{sql.threads}"
         self.has_several_hosts = self._connector.hosts is not None and given_pool is None
@@ -85,6 +86,14 @@ class PostgreSQLEngine(SQLServerEngine[PostgreSQLConnection], CommitsTogether, C
     @property
     def identity(self) -> str:
         return self._identity
+
+    def _with_tables_of(self, space: str) -> Self:
+        table_name = space_tables(self._config.table_name, space)
+        config = self._config.model_copy(update={"table_name": table_name})
+        sql = type(self.sql)(table_name, config.schema_name, config.partitions)
+        made = type(self)(config, sql, self._given_pool)
+        made.backend_name = self.backend_name
+        return made
 
     async def _connect(self) -> PostgreSQLConnection:
         return await self._connector.connect()

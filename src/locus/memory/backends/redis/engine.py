@@ -128,6 +128,7 @@ class RedisEngine(
         self._clients = clients
         self._identity = identity
         self._layout = Layout(prefix, buckets)
+        self._asked_search = search
         self._ttl = "" if ttl_seconds is None else str(max(1, int(ttl_seconds * 1000)))
         self._search = search
 
@@ -138,6 +139,16 @@ class RedisEngine(
     def offers(self, capability: type) -> bool:
         """Tell whether the store has a capability. Whether the server can search is known after the first use."""
         return isinstance(self, capability) and (capability is not Searches or self._search is True)
+
+    def _opened_space(self, name: str) -> Engine:
+        return RedisEngine(
+            self._clients,
+            identity=f"{self._identity}@{name}",
+            prefix=f"{self._layout.prefix}@{name}:",
+            buckets=self._layout.buckets,
+            ttl_seconds=None,
+            search=self._asked_search,
+        )
 
     async def setup(self) -> None:
         """Check the format, and take over the number of buckets. The first process to come decides both."""

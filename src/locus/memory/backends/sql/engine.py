@@ -24,7 +24,7 @@ from datetime import datetime
 from enum import Enum, auto
 from functools import partial
 from operator import attrgetter
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Generic, Self, TypeVar
 
 from locus.memory.backends.sql import read as sql_read
 from locus.memory.backends.sql import remove as sql_remove
@@ -46,7 +46,7 @@ from locus.memory.engine import (
     NothingCommitted,
     Searches,
 )
-from locus.memory.model.foreign import TABLES, kind_of_tables
+from locus.memory.model.foreign import FOREIGN_TABLES, kind_of_tables
 from locus.memory.model.ids import Pattern
 from locus.memory.model.parts import Part
 from locus.memory.model.records import (
@@ -81,8 +81,8 @@ async def foreign_kind(connection: Any, schema: str, values: Sequence[Any], kind
     """The framework among `kinds` whose tables are in a schema, an SQL expression with these values."""
     columns = await connection.execute(
         "SELECT table_name, column_name FROM information_schema.columns"
-        f" WHERE table_schema = {schema} AND table_name IN (?{', ?' * (len(TABLES) - 1)})",
-        (*values, *TABLES),
+        f" WHERE table_schema = {schema} AND table_name IN (?{', ?' * (len(FOREIGN_TABLES) - 1)})",
+        (*values, *FOREIGN_TABLES),
     )
     return kind_of_tables([(str(table), str(column)) for table, column in columns], kinds)
 
@@ -315,6 +315,15 @@ class SQLServerEngine(SQLEngine, Generic[C]):
         self._first_seconds = first_seconds
         self._was_connected = False
         self._pools: LoopPools[C] = LoopPools(self._connect, pool)
+
+    def _opened_space(self, name: str) -> Engine:
+        space = self._with_tables_of(name)
+        space._pools = self._pools
+        return space
+
+    @abstractmethod
+    def _with_tables_of(self, space: str) -> Self:
+        """Make an engine on the same server with the tables of another key space (see `space_tables`)."""
 
     @abstractmethod
     async def _connect(self) -> C:

@@ -46,13 +46,14 @@ from locus.memory.backends.sqlite.schema import (
     MIGRATIONS,
     OLD_SQL,
     SQL,
+    TABLES,
     WITHOUT_CHECKSUMS,
     SQLiteFlavour,
     checked_version,
     foreign_kind,
     script,
 )
-from locus.memory.engine import CommitsTogether, CommitsWithWrites, Deadline, NothingCommitted
+from locus.memory.engine import CommitsTogether, CommitsWithWrites, Deadline, Engine, NothingCommitted
 from locus.memory.model.records import (
     Base,
     Commit,
@@ -102,13 +103,30 @@ class SQLiteEngine(SQLEngine, CommitsTogether, CommitsWithWrites):
     _threads = SQLThreads(SQL)
 
     def __init__(
-        self, path: str, *, durability: str, timeout: float, query_timeout: float = 60.0, makes_folder: bool = True
+        self,
+        path: str,
+        *,
+        durability: str,
+        timeout: float,
+        query_timeout: float = 60.0,
+        makes_folder: bool = True,
+        tables: str = TABLES,
     ) -> None:
+        """`tables` is how the names of all tables begin."""
         self._identity = f"sqlite:{path}" if path != IN_MEMORY else f"sqlite::memory:{uuid4().hex}"
+        self._identity += "" if tables == TABLES else f"/{tables}"
+        self._with_tables = partial(
+            SQLiteEngine,
+            path,
+            durability=durability,
+            timeout=timeout,
+            query_timeout=query_timeout,
+            makes_folder=makes_folder,
+        )
         self._memory: MemoryFile | None = None
         self._query_timeout = query_timeout
         if path == IN_MEMORY:
-            file = self._memory = MemoryFile(path, durability=durability, timeout=timeout, writable=True)
+            file = self._memory = MemoryFile(path, durability=durability, timeout=timeout, writable=True, tables=tables)
             self._writer: Worker[SQLiteFile] = Worker("locus-sqlite", lambda: file)
             self._reader: Worker[SQLiteFile] = self._writer
             return
@@ -130,6 +148,7 @@ class SQLiteEngine(SQLEngine, CommitsTogether, CommitsWithWrites):
                 untouched=engine is not None and engine.reading_only,
                 makes_folder=makes_folder,
                 check_foreign=check_foreign,
+                tables=tables,
             )
 
         self._writer = Worker("locus-sqlite-writer", partial(opened, True))
@@ -138,6 +157,9 @@ class SQLiteEngine(SQLEngine, CommitsTogether, CommitsWithWrites):
     @property
     def identity(self) -> str:
         return self._identity
+
+    def _opened_space(self, name: str) -> Engine:
+        return self._with_tables(tables=f"{TABLES}_{name}_")
 
     async def setup(self) -> None:
         stored = 0

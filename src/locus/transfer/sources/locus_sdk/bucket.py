@@ -11,7 +11,7 @@ original thread. Objects of Locus may have the same prefix, but their names diff
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Collection, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Collection, Iterable, Sequence
 from contextlib import suppress
 from datetime import datetime
 from typing import Any, TypeVar, cast
@@ -21,7 +21,6 @@ from locus.errors import ConflictError, CorruptCheckpointError
 from locus.memory.backends.objects.client import PAGE, ObjectStore
 from locus.memory.backends.objects.engine import ObjectEngine
 from locus.memory.model.codec import decode
-from locus.memory.model.ids import Pattern
 from locus.memory.registry import get_checkpointer
 from locus.memory.runtime.url import StoreURL
 from locus.transfer.sources.locus_sdk.source import OldCheckpoint, OldStore, moment
@@ -55,7 +54,7 @@ class OldBucket(OldStore):
         except self._store.driver_errors as error:
             raise self._store.translate(error) from error
 
-    async def threads(self, pattern: Pattern) -> list[str]:
+    async def ids(self) -> Iterable[str]:
         listed = await self._ask(self._store.list(self._prefix))
         names = {listing.key.removeprefix(self._prefix) for listing in listed}
         # The object of the checkpoint "a.meta" has the same name as the metadata of "a".
@@ -64,7 +63,7 @@ class OldBucket(OldStore):
         self._bodies = {}
         for name, thread_id in zip(bodies, await self._owners(bodies), strict=True):
             self._bodies.setdefault(thread_id, []).append(name)
-        return sorted(filter(pattern.matches, self._bodies))
+        return self._bodies
 
     async def _owners(self, bodies: Sequence[str]) -> list[str]:
         """The thread of each checkpoint. Unreadable objects count as well: the move of their thread reports them."""

@@ -17,7 +17,6 @@ from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from locus.memory.model.ids import Pattern
 from locus.transfer.sources.locus_sdk.source import OldCheckpoint, OldStore, moment
 
 _BOOKKEEPING = ("latest", "_checkpoints")
@@ -45,13 +44,13 @@ class OldKeyValueStore(OldStore):
     async def value(self, key: str) -> tuple[dict[str, Any], datetime | None] | None:
         """The value of a key, and the time of its last write, if that is known."""
 
-    async def threads(self, pattern: Pattern) -> list[str]:
+    async def ids(self) -> Iterable[str]:
         """The threads: those with a key `:latest` or `:_checkpoints`, and each key that belongs to none of them."""
         keys = await self.keys("")
         listed = {key.removesuffix(":latest") for key in keys if key.endswith(":latest")}
         listed |= {key.removesuffix(":_checkpoints") for key in keys if key.endswith(":_checkpoints")}
         alone = [key for key in keys if not any(thread in listed for thread in _possible_threads(key))]
-        return sorted(filter(pattern.matches, {*listed, *alone}))
+        return {*listed, *alone}
 
     async def old_checkpoints(self, thread_id: str) -> AsyncGenerator[OldCheckpoint, None]:
         times = await self._times(thread_id)

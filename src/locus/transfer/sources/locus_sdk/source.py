@@ -20,7 +20,7 @@ from locus.errors import CorruptCheckpointError
 from locus.memory.model.codec import canonical, encode
 from locus.memory.model.records import DEFAULT_NAMESPACE
 from locus.transfer.content import MovedCheckpoint, WholeContent, state_dict
-from locus.transfer.sources import ForeignStore, read_moment
+from locus.transfer.sources import Source, read_moment
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class OldCheckpoint:
     is_state: bool = True
 
 
-class OldStore(ForeignStore):
+class OldStore(Source):
     """A store of locus-sdk 3."""
 
     @abstractmethod
