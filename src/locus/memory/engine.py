@@ -27,6 +27,7 @@ from locus.errors import (
 )
 from locus.memory.model.changes import PayloadDiff
 from locus.memory.model.codec import EXACT, Dialect
+from locus.memory.model.foreign import NAMES
 from locus.memory.model.ids import Pattern, check_key_space, shown_thread
 from locus.memory.model.matching import newest_threads
 from locus.memory.model.parts import Ends, Part
@@ -93,6 +94,23 @@ class NothingThereError(ConfigurationError):
     """A store that is opened for reading only does not exist."""
 
 
+class ForeignStoreError(NothingThereError):
+    """A place holds the threads of another framework and none of Locus. `kind` is its name for `locus import`."""
+
+    def __init__(self, kind: str, place: str) -> None:
+        self.kind = kind
+        self.place = place
+        while_it_runs = "; LocusSaver(…, fallback=…) does it while graphs run" if kind == "langgraph" else ""
+        super().__init__(
+            f"{place} holds threads of {NAMES[kind]}, and none of Locus: `locus import {kind} SOURCE DESTINATION` "
+            f'brings them over{while_it_runs}. fallback="none", or ?fallback=none in the URL, begins an empty store '
+            "beside them"
+        )
+
+    def __reduce__(self) -> tuple[type[ForeignStoreError], tuple[str, str]]:
+        return type(self), (self.kind, self.place)
+
+
 class Engine(ABC):
     """Threads in one database: the operations that every store needs.
 
@@ -121,6 +139,9 @@ class Engine(ABC):
     reading_only: bool = False
     """Set it before the first use. Then `setup` creates nothing, and raises if the store does not exist."""
 
+    begins_beside: bool = False
+    """Set it before the first use. Then `setup` may begin a store where another framework keeps its threads."""
+
     @property
     @abstractmethod
     def identity(self) -> str:
@@ -141,6 +162,7 @@ class Engine(ABC):
         if space is None:
             space = spaces.setdefault(name, self._opened_space(name))
             space.reading_only = self.reading_only
+            space.begins_beside = True  # no other framework's threads would go there
         return space
 
     def _opened_space(self, name: str) -> Engine:
@@ -153,6 +175,14 @@ class Engine(ABC):
     def nothing_there(self) -> NothingThereError:
         """The error that `setup` raises if the store does not exist and may only be read."""
         return NothingThereError(f"no threads were ever kept in {self.identity}: is that the right place?")
+
+    def check_foreign(self, kind: str | None) -> None:
+        """Raise if another framework, which is None if there is none, keeps threads where this store would begin.
+
+        `setup` calls it where nothing of this store exists yet.
+        """
+        if kind is not None and not self.begins_beside:
+            raise ForeignStoreError(kind, self.identity)
 
     @abstractmethod
     async def commit(self, commit: Commit) -> Outcome:

@@ -36,13 +36,13 @@ from locus.errors import (
     CorruptCheckpointError,
 )
 from locus.memory.model.alignment import part
-from locus.memory.model.codec import decode, encode, encode_trusted
-from locus.memory.model.digests import OPENED_CHAIN, UNKNOWN_CHAIN, DigestChain, digest_text, texts_of
+from locus.memory.model.codec import canonical, decode, encode, encode_trusted
+from locus.memory.model.digests import OPENED_CHAIN, UNKNOWN_CHAIN, DigestChain
 from locus.memory.model.ids import check_ids, new_id
 from locus.memory.model.manifest import MOST, checked_extent, decode_manifest, list_items
 from locus.memory.model.parts import Range, Window, page_of
 from locus.memory.model.payloads import chains
-from locus.memory.model.plan import MAX_EXTENTS, run_of, run_portions
+from locus.memory.model.plan import MAX_EXTENTS, NewRuns
 from locus.memory.model.records import Base, Commit, Entry, Extent, Outcome, Run, Stored, Verdict
 from locus.memory.runtime.per_loop import LoopLocks
 from locus.memory.runtime.retry import Backoff
@@ -288,40 +288,18 @@ class ItemLog:
         rev = new_id()
         own_branch = False
         while True:
-            extents, runs, base = await self._planned(edit, rev, own_branch)
-            count = edit.kept + len(edit.texts)
-            runs, known = self._chained(edit.checkpoint, extents, runs)
-            commit = self._record(rev, name, latest, edit, extents, runs, base)
+            runs = NewRuns(rev, own_branches=own_branch)
+            extents, known, base = await self._planned(edit, runs)
+            commit = self._record(rev, name, latest, edit, extents, tuple(runs.added), base)
             outcome = await self._committed(commit)
             if outcome.verdict is not Verdict.BRANCH_TAKEN or own_branch:
                 break
             own_branch = True
         if outcome.verdict is Verdict.COMMITTED:
-            tail = newest_texts(edit)
+            tail, count = newest_texts(edit), edit.kept + len(edit.texts)
             kept = extents if self.store.engine.keeps_runs else None
             self._latest = LogCheckpoint(Base(rev, rev), count, kept, tail, known, edit.notes)
         return outcome.verdict
-
-    def _chained(
-        self, checkpoint: LogCheckpoint | None, extents: Sequence[Extent], runs: tuple[Run, ...]
-    ) -> tuple[tuple[Run, ...], Mapping[str, DigestChain]]:
-        """Runs, each with the digest of the items before it if that is known; and the digest chains after them."""
-        branches = {extent.branch for extent in extents}
-        before_these = {} if checkpoint is None else checkpoint.chains
-        known = {branch: chain for branch, chain in before_these.items() if branch in branches}
-        sort_keys = not self.store.engine.dialect.exact
-        chained: list[Run] = []
-        for run in runs:
-            chain = known.get(run.branch, OPENED_CHAIN if run.start == 0 else UNKNOWN_CHAIN)
-            before = chain.at(run.start, sort_keys)
-            if before is None:
-                known.pop(run.branch, None)
-                chained.append(run)
-                continue
-            texts = texts_of(run, sort_keys) if sort_keys else _texts_in(run)
-            known[run.branch] = chain.continued(run.start, texts, sort_keys)
-            chained.append(run._replace(before=digest_text(before)))
-        return tuple(chained), known
 
     async def _committed(self, commit: Commit) -> Outcome:
         """Send a commit, and learn its outcome even if the caller is cancelled, by sending it once more."""
@@ -366,24 +344,29 @@ class ItemLog:
         )
 
     async def _planned(
-        self, edit: Edit, rev: str, own_branch: bool
-    ) -> tuple[tuple[Extent, ...], tuple[Run, ...], Base | None]:
-        """The extents of an edited log, the new runs, and the checkpoint that they build on."""
+        self, edit: Edit, runs: NewRuns
+    ) -> tuple[tuple[Extent, ...], Mapping[str, DigestChain], Base | None]:
+        """Add the runs that an edit needs. Returns the extents after it, their chains, and the checkpoint below it."""
         checkpoint, texts = edit.checkpoint, edit.texts
         kept = kept_extents(checkpoint, edit.first, edit.kept)
         referring = checkpoint is not None and checkpoint.extents is not None and len(kept) <= MAX_EXTENTS
         if checkpoint is not None and not referring:
             texts = [*(await self._texts(checkpoint, edit.first, edit.kept)), *texts]
             kept = []
-        runs: tuple[Run, ...] = ()
-        if texts and kept and not own_branch:
-            branch, run, skip, length = kept[-1]
-            runs = runs_of(branch, run + 1, skip + length, texts)
-            kept[-1] = Extent(branch, runs[-1].number, skip, length + len(texts))
-        elif texts:
-            runs = runs_of(f"{rev}0", 0, 0, texts)
-            kept.append(Extent(f"{rev}0", runs[-1].number, 0, len(texts)))
-        return tuple(kept), runs, checkpoint.base if checkpoint is not None and referring else None
+        known = {} if checkpoint is None else checkpoint.chains
+        chains = {extent.branch: known[extent.branch] for extent in kept if extent.branch in known}
+        if texts:
+            if kept and runs.may_continue:
+                branch, run, skip, length = kept.pop()
+                chain = known.get(branch, UNKNOWN_CHAIN)
+            else:
+                branch, run, skip, length, chain = runs.open_branch(), -1, 0, 0, OPENED_CHAIN
+            sort_keys = not self.store.engine.dialect.exact
+            if sort_keys:  # the database gives keys back in this order, and digests are of the text
+                texts = [canonical(decode(text)) for text in texts]
+            newest, chains[branch] = runs.add(branch, run + 1, skip + length, texts, chain, sort_keys=sort_keys)
+            kept.append(Extent(branch, newest, skip, length + len(texts)))
+        return tuple(kept), chains, checkpoint.base if checkpoint is not None and referring else None
 
     async def _checkpoint(self, checkpoint_id: str | None) -> LogCheckpoint | None:
         """Read the facts about a checkpoint, by default the latest, and no items if that is possible."""
@@ -534,20 +517,6 @@ def held_items(items: Sequence[Any], most: int) -> tuple[str, ...]:
             break
         texts.append(text)
     return tuple(reversed(texts))
-
-
-def runs_of(branch: str, number: int, start: int, texts: Sequence[str]) -> tuple[Run, ...]:
-    """Make the runs that add these items to a branch, from a run number and a position on."""
-    runs: list[Run] = []
-    for some in run_portions(texts):
-        runs.append(run_of(branch, number + len(runs), start, some))
-        start += len(some)
-    return tuple(runs)
-
-
-def _texts_in(run: Run) -> list[str]:
-    """The texts of the items in a run that `runs_of` has made. JSON has a line break in no other place."""
-    return run.items[1:-1].split("\n,")
 
 
 def items_of(stored: Stored, checkpoint: LogCheckpoint, start: int, count: int) -> list[Any]:

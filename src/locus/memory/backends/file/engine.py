@@ -107,6 +107,7 @@ class FileEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies, 
         return await self._with_log(thread_id, with_log, None)
 
     async def setup(self) -> None:
+        self.check_foreign(await self._workers[0].run(LogFolder.foreign_kind))
         if not self.reading_only:
             await self._workers[0].run(LogFolder.make)
         elif not self._base.is_dir() or not any(self._base.glob(f"*{SUFFIX}")):

@@ -38,11 +38,12 @@ from locus.memory.backends.mysql.examine import findings
 from locus.memory.backends.mysql.schema import NATIVE, MySQLFlavour
 from locus.memory.backends.mysql.together import Group, GroupSave, GroupTask
 from locus.memory.backends.sql.commit import LastSeenThreads, can_be_first
-from locus.memory.backends.sql.engine import SQLServerEngine, Trouble
+from locus.memory.backends.sql.engine import SQLServerEngine, Trouble, foreign_kind
 from locus.memory.backends.sql.flavour import run_steps_async
 from locus.memory.backends.sql.schema import check_format, script, space_tables
 from locus.memory.engine import CommitsTogether, Deadline
 from locus.memory.model.commit_rules import decide
+from locus.memory.model.foreign import IN_MYSQL
 from locus.memory.model.formats import oldest
 from locus.memory.model.records import Commit, Entry, Finding, Hit, Outcome, Stored, TaskWrites, Verdict
 
@@ -106,6 +107,9 @@ class MySQLEngine(SQLServerEngine[MySQLConnection], CommitsTogether):
     @property
     def _place(self) -> str:
         return self._config.address
+
+    async def _look_for_others(self, connection: MySQLConnection) -> None:
+        self.check_foreign(await foreign_kind(connection, "database()", (), IN_MYSQL))
 
     def _explained(self, error: BaseException, script: str) -> ConfigurationError | None:
         if code_of(error) not in _NOT_ALLOWED:

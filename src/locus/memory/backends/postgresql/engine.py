@@ -34,10 +34,11 @@ from locus.memory.backends.postgresql.config import PostgreSQLConfig
 from locus.memory.backends.postgresql.examine import asked_for, findings, partitions_of
 from locus.memory.backends.postgresql.schema import JSONB, PostgreSQLFlavour, ddl, statements
 from locus.memory.backends.sql import read as sql_read
-from locus.memory.backends.sql.engine import Operation, SQLServerEngine, Trouble
+from locus.memory.backends.sql.engine import Operation, SQLServerEngine, Trouble, foreign_kind
 from locus.memory.backends.sql.flavour import Steps, run_steps_async
 from locus.memory.backends.sql.schema import check_format, script, space_tables
 from locus.memory.engine import CommitsTogether, CommitsWithWrites, Deadline, NotConfirmed
+from locus.memory.model.foreign import IN_POSTGRESQL
 from locus.memory.model.formats import oldest
 from locus.memory.model.parts import Part
 from locus.memory.model.records import (
@@ -140,6 +141,12 @@ class PostgreSQLEngine(SQLServerEngine[PostgreSQLConnection], CommitsTogether, C
             # That the tables have others than were asked for is no error: they are used as they are.
             for finding in asked_for(self.sql, await partitions_of(connection, self.sql), self.backend_name):
                 _log.warning("%s: %s", finding.what, finding.advice)
+
+    async def _look_for_others(self, connection: PostgreSQLConnection) -> None:
+        schema = self.sql.schema_name
+        here = "current_schema()" if schema is None else "?"
+        values = () if schema is None else (schema,)
+        self.check_foreign(await foreign_kind(connection, here, values, IN_POSTGRESQL))
 
     def _explained(self, error: BaseException, script: str) -> ConfigurationError | None:
         if isinstance(error, psycopg.errors.DuplicateTable):

@@ -64,6 +64,7 @@ from locus.memory.engine import (
     Searches,
 )
 from locus.memory.model.arguments import UNLIMITED
+from locus.memory.model.foreign import SDK_PREFIXES
 from locus.memory.model.formats import check_format, oldest
 from locus.memory.model.ids import Pattern, new_id, shown_thread
 from locus.memory.model.parts import Part
@@ -94,6 +95,9 @@ _ATTEMPTS = 100
 
 _AT_ONCE = 64
 """The number of threads that are asked in one round trip."""
+
+_MOST_PAGES = 50
+"""The number of pages of keys that are looked at to find out whether another library keeps its threads here."""
 
 
 class RedisEngine(
@@ -152,9 +156,10 @@ class RedisEngine(
         layout = self._layout
         key = layout.format_key
         version, buckets = await self._clients.command("HMGET", key, "version", "buckets")
-        if version is None and self.reading_only:
-            raise self.nothing_there()
         if version is None:
+            self.check_foreign(await self._foreign_kind())
+            if self.reading_only:
+                raise self.nothing_there()
             await self._clients.run(scripts.WRITE_FORMAT, [key], FORMAT, layout.buckets)
             version, buckets = await self._clients.command("HMGET", key, "version", "buckets")
         try:
@@ -183,6 +188,21 @@ class RedisEngine(
             )
         if self._search is None:
             self._search = await self._searcher().is_available()
+
+    async def _foreign_kind(self) -> str | None:
+        """Look for keys of locus-sdk under the prefix of this store, among the first of a server's."""
+        prefix = self._layout.prefix
+        if self._clients.is_cluster or prefix not in SDK_PREFIXES:
+            return None
+        cursor = b"0"
+        for _ in range(_MOST_PAGES):
+            cursor, keys = await self._clients.command("SCAN", cursor, "MATCH", f"{prefix}*", "COUNT", 1_000)
+            for key in keys:
+                if await self._clients.command("TYPE", key) == b"string":
+                    return "locus-sdk"
+            if int(cursor) == 0:
+                break
+        return None
 
     async def examine(self) -> list[Finding]:
         return await findings(self._clients)

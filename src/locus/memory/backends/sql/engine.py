@@ -49,6 +49,7 @@ from locus.memory.engine import (
     NothingCommitted,
     Searches,
 )
+from locus.memory.model.foreign import FOREIGN_TABLES, kind_of_tables
 from locus.memory.model.ids import Pattern
 from locus.memory.model.parts import Part
 from locus.memory.model.records import (
@@ -80,6 +81,16 @@ Operation = Callable[[], Steps[T]]
 """Makes the steps of an operation, anew for each attempt."""
 ThreadChange = Callable[[SQLThreads], Steps[T]]
 """Makes the steps of an operation that changes threads."""
+
+
+async def foreign_kind(connection: Any, schema: str, values: Sequence[Any], kinds: Sequence[str]) -> str | None:
+    """The framework among `kinds` whose tables are in a schema, an SQL expression with these values."""
+    columns = await connection.execute(
+        "SELECT table_name, column_name FROM information_schema.columns"
+        f" WHERE table_schema = {schema} AND table_name IN (?{', ?' * (len(FOREIGN_TABLES) - 1)})",
+        (*values, *FOREIGN_TABLES),
+    )
+    return kind_of_tables([(str(table), str(column)) for table, column in columns], kinds)
 
 
 class SQLEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies, Exports, Maintains):
@@ -316,8 +327,10 @@ class SQLServerEngine(SQLEngine, Generic[C]):
         version = await self._format(connection)
         if version >= self.sql.newest_format:
             return
-        if not version and self.reading_only:
-            raise self.nothing_there()
+        if not version:
+            await self._look_for_others(connection)
+            if self.reading_only:
+                raise self.nothing_there()
         script = self._script(version)
         if not self.creates_tables or self.reading_only:
             what = f"the tables {self.sql.prefix}* at {self._place}"
@@ -329,6 +342,9 @@ class SQLServerEngine(SQLEngine, Generic[C]):
             if refusal is None:
                 raise
             raise refusal from error
+
+    async def _look_for_others(self, connection: C) -> None:
+        """Refuse a place that has the tables of another program (see `foreign_kind`)."""
 
     async def stored_format(self) -> StoredFormat | None:
         version, newest = await self._insist(self._format, repeatable=True), self.sql.newest_format

@@ -17,7 +17,7 @@ from urllib.parse import quote
 
 from locus.memory.backends.sql.flavour import Steps, run_steps
 from locus.memory.backends.sqlite.config import IN_MEMORY
-from locus.memory.backends.sqlite.schema import TABLES, migrate
+from locus.memory.backends.sqlite.schema import TABLES, foreign_kind, migrate
 from locus.memory.model.arguments import possible_path
 from locus.memory.runtime.private import create_file, make_folder
 from locus.memory.runtime.retry import Backoff
@@ -97,9 +97,14 @@ class SQLiteFile:
         writable: bool,
         untouched: bool = False,
         makes_folder: bool = True,
+        check_foreign: Callable[[str | None], None] = lambda _kind: None,
         tables: str = TABLES,
     ) -> None:
-        """`untouched` opens a file without any right to change it, not even its journal."""
+        """`untouched` opens a file without any right to change it, not even its journal.
+
+        `check_foreign` is told which other framework's tables are in a file without ours, before it is changed.
+        """
+        self._check_foreign = check_foreign
         self._path = path
         self._connection_class = in_tables(tables)
         self._makes_folder = makes_folder
@@ -184,6 +189,8 @@ class SQLiteFile:
             factory=self._connection_class,
         )
         try:
+            if mode == "rwc":
+                self._patiently(lambda: self._check_foreign(foreign_kind(connection)))
             self._patiently(lambda: connection.execute("PRAGMA journal_mode=WAL"))
             connection.execute(f"PRAGMA synchronous={self._durability.upper()}")
             if self._writable:

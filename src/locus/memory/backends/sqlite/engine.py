@@ -50,6 +50,7 @@ from locus.memory.backends.sqlite.schema import (
     WITHOUT_CHECKSUMS,
     SQLiteFlavour,
     checked_version,
+    foreign_kind,
     script,
 )
 from locus.memory.engine import CommitsTogether, CommitsWithWrites, Deadline, Engine, NothingCommitted
@@ -80,6 +81,10 @@ NOT_UTF_8 = "Could not decode to UTF-8"
 def _stored_version(file: SQLiteFile) -> int:
     """The format of the tables in a file; 0 if there are none."""
     return checked_version(file.current(), reading=True) if file.is_there() else 0
+
+
+def _foreign_kind(file: SQLiteFile) -> str | None:
+    return foreign_kind(file.current()) if file.is_there() else None
 
 
 def _carry_out(change: ThreadChange[T], connection: sqlite3.Connection) -> T:
@@ -128,6 +133,11 @@ class SQLiteEngine(SQLEngine, CommitsTogether, CommitsWithWrites):
 
         held = weakref.ref(self)  # the workers' threads must not keep the engine alive
 
+        def check_foreign(kind: str | None) -> None:
+            engine = held()
+            if engine is not None:
+                engine.check_foreign(kind)
+
         def opened(writable: bool) -> SQLiteFile:
             engine = held()
             return SQLiteFile(
@@ -137,6 +147,7 @@ class SQLiteEngine(SQLEngine, CommitsTogether, CommitsWithWrites):
                 writable=writable,
                 untouched=engine is not None and engine.reading_only,
                 makes_folder=makes_folder,
+                check_foreign=check_foreign,
                 tables=tables,
             )
 
@@ -166,6 +177,7 @@ class SQLiteEngine(SQLEngine, CommitsTogether, CommitsWithWrites):
         else:
             stored = await self._reader.run(_stored_version)
         if not stored:
+            self.check_foreign(await self._reader.run(_foreign_kind))
             raise self.nothing_there()
         self.sql = OLD_SQL if stored <= WITHOUT_CHECKSUMS else SQL
 
