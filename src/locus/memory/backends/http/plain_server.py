@@ -14,6 +14,7 @@ the oldest that is listed.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, Final
 from urllib.parse import quote
@@ -219,13 +220,4 @@ def _time(value: object) -> datetime:
 
 
 def _numbered(entry: Entry, number: int, metadata: str | None = None) -> Entry:
-    return Entry(
-        entry.thread_id,
-        entry.namespace,
-        entry.checkpoint_id,
-        None,
-        number,
-        entry.rev,
-        entry.created_at,
-        entry.metadata if metadata is None else metadata,
-    )
+    return replace(entry, seq=number, metadata=entry.metadata if metadata is None else metadata)
