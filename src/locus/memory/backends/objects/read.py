@@ -60,7 +60,7 @@ class Recent(NamedTuple):
     texts: int = 0
 
     def of(self, objects: ThreadObjects) -> Recent:
-        """This amount with its numbers filled in: if it has none, they follow from the names of the thread's objects."""
+        """This amount with its numbers filled in: if it has none, they follow from the names of its objects."""
         if self.events:
             return self
         events = objects.last - objects.needed_from + 1
