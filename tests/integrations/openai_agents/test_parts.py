@@ -28,7 +28,7 @@ class Rows:
         connect = sqlite3.connect
 
         def counted(*args: Any, **options: Any) -> sqlite3.Connection:
-            connection = connect(*args, **options)
+            connection: sqlite3.Connection = connect(*args, **options)
             connection.row_factory = self._counted
             return connection
 
