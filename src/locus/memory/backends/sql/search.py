@@ -236,9 +236,10 @@ class ThreadToIndex(NamedTuple):
 
 
 class TextPortion(NamedTuple):
-    """The next texts to index, where a thread's row has `indexed_seq`, the last sequence number that is indexed.
+    """The texts that are indexed for search next. `threads` says which part of each thread they are.
 
     A row begins with the thread, the id of a checkpoint (None for a run), branch and number (None for a checkpoint).
+    With `is_full`, there is more to index after this portion.
     """
 
     threads: list[ThreadToIndex]
@@ -258,7 +259,10 @@ class PortionIndexing(NamedTuple):
 
 
 def portion_of(rows: Sequence[Row]) -> TextPortion:
-    """Choose threads for the next portion, without its rows. `rows` has their keys, `indexed_seq` and `last_seq`."""
+    """Choose threads for the next portion, without its rows.
+
+    Each of `rows` has the key of a thread, the last sequence number that is indexed, and the last one that there is.
+    """
     threads, left = [], PORTION
     for key, after, last in rows:
         if left > 0:
