@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from locus.core.messages import Message, ToolCall, ToolResult
 from locus.core.state import AgentState
 from locus.memory.backends import MemoryCheckpointer, sqlite_checkpointer
+from locus.memory.engine import Engine
 from locus.memory.storage import StorageBackend
 from locus.server.auth import Grant
 from locus.server.inspector.pages.timeline import PAGE
-from tests.server.inspector.asked import Asked, Shown, links
+from tests.server.inspector.asked import Asked, Element, Shown, links
 
 HOSTILE = "<script>alert(1)</script>\u202e\x1b[31m\"'&javascript:"
 VISIBLE = "<script>alert(1)</script>\\u202e\\x1b[31m\"'&javascript:"
@@ -76,8 +80,13 @@ async def test_the_timeline_shows_forks_and_what_each_save_added() -> None:
     names = [one.attributes["aria-label"] for one in shown.has("a", "data-open")]
     assert names == ["Checkpoint 4, fork of 1, latest", "Checkpoint 3", "Checkpoint 2", "Checkpoint 1"]
     rows = [" ".join(one.text.split()) for one in shown.has("li", "data-row")]
-    assert "+1 messages" in rows[0]
-    assert "+2 messages" in rows[1]
+    assert "user another way" in rows[0]
+    assert "user q2 assistant a2" in rows[1]
+    assert [one.attributes["title"] for one in shown.has("a", "data-changes")] == [
+        "+1 messages",
+        "+2 messages",
+        "+2 messages",
+    ]
     assert len(shown.elements("rect")) == 1  # the fork has a shape of its own
     assert [one.attributes["aria-hidden"] for one in shown.elements("svg", class_="lanes")] == ["true"]
 
@@ -290,3 +299,59 @@ async def test_links_for_scripts_are_there() -> None:
     shown = await asked.page("t", "t", "c", second)
     assert links(shown, "data-parent") == [asked.rendering.url("t", "t", "c", first, ns="default")]
     assert shown.main.attributes["data-thread"] == "t"
+
+
+async def test_a_row_says_what_was_said_and_how_its_turn_ended() -> None:
+    checkpointer = MemoryCheckpointer()
+    state = AgentState().with_message(Message.user("How much is it?"))
+    await checkpointer.save(state, "t")
+    call = ToolCall(id="c1", name="get_price", arguments={"item": "Peak"})
+    state = state.with_message(Message.assistant("", tool_calls=(call,)))
+    state = state.with_message(Message.tool(ToolResult(tool_call_id="c1", name="get_price", content="89.90")))
+    await checkpointer.save(state, "t")
+    await checkpointer.save(state.with_message(Message.user("Hello?")), "t")
+    shown = await Asked(checkpointer).page("t", "t")
+    paragraphs = [[one for one in row.all() if one.name == "p"] for row in _rows(shown)]
+    lines = [[one.text for one in some] for some in paragraphs]
+    assert lines == [["user Hello?"], ['→ get_price("Peak") ← 89.90'], ["user How much is it?"]]
+    assert ["nobody answered" in row.text for row in _rows(shown)] == [False, True, False]
+    listed = await Asked(checkpointer).page("threads")
+    (row,) = _rows(listed)
+    assert "user Hello?" in row.text
+    assert "under way" in row.text
+
+
+def _rows(shown: Shown) -> list[Element]:
+    return shown.has("li", "data-row")
+
+
+@pytest.mark.parametrize("count", [10, 3_000])
+async def test_pages_take_as_many_reads_however_long_the_thread_is(monkeypatch: pytest.MonkeyPatch, count: int) -> None:
+    reads: Counter[str] = Counter()
+    checkpointer = MemoryCheckpointer()
+    state = AgentState()
+    for number in range(count):
+        state = state.with_message(Message.user(f"Question {number}"))
+        await checkpointer.save(state, "long", f"c{number}")
+    engine = checkpointer.store.engine
+    for name in ("read", "read_part", "export", "manifest", "history", "entry", "get_writes", "namespaces"):
+        _count(monkeypatch, engine, name, reads)
+    asked = Asked(checkpointer)
+    await asked.page("t", "long")
+    assert reads.total() <= 12, reads
+    reads.clear()
+    await asked.page("threads")
+    assert reads.total() <= 8, reads
+    reads.clear()
+    await asked.page("t", "long", "c", f"c{count - 1}")
+    assert reads.total() <= 6, reads
+
+
+def _count(monkeypatch: pytest.MonkeyPatch, engine: Engine, name: str, reads: Counter[str]) -> None:
+    method: Callable[..., Any] = getattr(engine, name)
+
+    def counted(*given: Any, **named: Any) -> Any:
+        reads[name] += 1
+        return method(*given, **named)
+
+    monkeypatch.setattr(engine, name, counted)

@@ -105,6 +105,8 @@ def _templates(base: str) -> Environment:
         ago=ago,
         moment=moment,
         clock=utc_time,
+        day=day_of,
+        time_of_day=time_of_day,
         bytes=bytes_text,
         pretty=pretty,
         marked=marked,
@@ -132,6 +134,16 @@ def moment(when: datetime) -> str:
 def utc_time(when: datetime) -> str:
     """A time for people, in UTC and saying so: the server does not know their time zone."""
     return when.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+def day_of(when: datetime) -> str:
+    """The day of a time, in UTC."""
+    return f"{when.astimezone(UTC):%A, %d %B %Y}"
+
+
+def time_of_day(when: datetime) -> str:
+    """The time of a day, in UTC. Scripts turn it into the local one."""
+    return when.astimezone(UTC).strftime("%H:%M:%S")
 
 
 def pretty(value: Any) -> str:

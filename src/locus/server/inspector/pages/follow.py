@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncGenerator, Callable, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, aclosing, contextmanager, suppress
 from functools import partial
 from time import monotonic
@@ -27,12 +27,14 @@ from starlette.types import Receive, Scope, Send
 from locus.errors import LocusError
 from locus.looking.formatting import ago, one_line
 from locus.looking.histories import Following
+from locus.looking.saves import saves_of
+from locus.looking.turns import Save
 from locus.memory.model.codec import encode_trusted
-from locus.memory.model.records import DEFAULT_NAMESPACE, Entry
+from locus.memory.model.records import DEFAULT_NAMESPACE
 from locus.server.connections import ON_SHUTDOWN
 from locus.server.inspector.pages.base import Pages, no_such_thread, off_loop
 from locus.server.inspector.pages.timeline import TimelineRow, rows_of
-from locus.server.inspector.rendering import Rendering, moment, utc_time
+from locus.server.inspector.rendering import Rendering, moment, time_of_day, utc_time
 from locus.wire.problems import Problem
 
 MOST_STREAMS: Final = 32
@@ -95,26 +97,29 @@ class FollowPages:
         while not ended.is_set() and monotonic() < until:
             try:
                 fresh = await self._authorized.query(following.look())
+                saves = await self._authorized.query(saves_of(self._authorized.store, fresh))
             except (LocusError, Problem):
                 following.slower()
                 yield event("trouble", {}) if fine else _ALIVE
                 fine = False
             else:
-                for part in await off_loop(partial(self._told, following, fresh, fine)):
+                for part in await off_loop(partial(self._told, following, saves, fine)):
                     yield part
                 fine = True
                 if following.missed or following.shortened:
                     return
             await _sleep(following.pause, ended)
 
-    def _told(self, following: Following, fresh: list[Entry], fine: bool) -> list[bytes]:
+    def _told(self, following: Following, fresh: Sequence[Save], fine: bool) -> list[bytes]:
         told = [] if fine else [event("fine", {})]
         if following.missed:
             return [*told, event("missed", {})]
         if following.shortened:
             return [*told, event("shortened", {})]
-        rows = {row.entry.seq: row for row in rows_of(following.page, {}, newest=True)}
-        shown = [event("checkpoint", facts_of(self._rendering, rows[entry.seq]), entry.seq) for entry in fresh]
+        read = {save.entry.seq: save for save in fresh}
+        page = [read.get(entry.seq, Save(entry)) for entry in following.page]
+        rows = [row for row in reversed(rows_of(page, newest=True)) if row.entry.seq in read]
+        shown = [event("checkpoint", facts_of(self._rendering, row), row.entry.seq) for row in rows]
         return [*told, *shown] or [_ALIVE]
 
 
@@ -140,8 +145,11 @@ def facts_of(rendering: Rendering, row: TimelineRow) -> FollowEvent:
         "changes": changes,
         "at": moment(entry.created_at),
         "clock": utc_time(entry.created_at),
+        "time": time_of_day(entry.created_at),
         "ago": ago(entry.created_at),
         "chips": chips,
+        "lines": [[line.kind, line.who, line.text] for line in row.lines],
+        "facts": row.facts,
         "said": one_line(row.said, _SAID),
     }
 

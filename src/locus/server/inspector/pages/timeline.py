@@ -1,9 +1,10 @@
-"""`/t/{id}`: the checkpoints of a thread, newest first, with the lines of its history and its forks."""
+"""`/t/{id}`: what was said in a thread, newest first: a row for each checkpoint, and the lines of its forks."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from itertools import accumulate
 from typing import Annotated, Final
 
 from pydantic import Field
@@ -14,15 +15,19 @@ from starlette.routing import Route
 from locus.errors import ConfigurationError
 from locus.looking.formatting import dotted
 from locus.looking.graph import Node, lanes_of, lines
-from locus.looking.histories import about, growths
+from locus.looking.histories import about
 from locus.looking.revisions import first_of, latest_at, moment_of, resolve
+from locus.looking.saves import saves_of
+from locus.looking.turns import Save, Status, Turn, turns_of
 from locus.memory.model.ids import MAX_ID_LENGTH
-from locus.memory.model.records import Entry, Path
+from locus.memory.model.records import Entry
 from locus.memory.store import CheckpointStore
 from locus.memory.titles import title_of
+from locus.server.inspector.lines import Line, facts_line, lines_of
 from locus.server.inspector.pages.base import Pages, no_such_thread, off_loop
-from locus.server.inspector.rendering import utc_time
+from locus.server.inspector.rendering import day_of, utc_time
 from locus.server.requests import Query
+from locus.wire.problems import Problem
 
 PAGE: Final = 100
 INTERRUPT: Final = "__interrupt__"
@@ -42,8 +47,14 @@ _MOST_NAMESPACES: Final = 20
 """The number of namespaces that a page offers."""
 
 LANE: Final = 14
-ROW: Final = 36
-"""The size of a lane and of a row in the drawing; the style sheet has the same."""
+LINE: Final = 26
+PADDING: Final = 8
+QUIET: Final = 24
+DAY: Final = 32
+"""The width of a lane, and the heights of a line, around the lines, of a row without words, and of a heading. The style
+sheet has the same."""
+MOST_LINES: Final = 4
+"""The most lines of a row."""
 COLOURS: Final = 6
 
 
@@ -60,7 +71,7 @@ class CompareQuery(Query):
 
 @dataclass(frozen=True)
 class TimelineRow:
-    """A checkpoint as a line of the timeline."""
+    """A checkpoint as a row of the timeline: what was said with it."""
 
     entry: Entry
     lane: int
@@ -69,8 +80,19 @@ class TimelineRow:
     """The number of the parent, if the parent has an older successor, too."""
     forks: list[Entry]
     """The checkpoints that continue this one, besides the oldest of them."""
-    added: list[str]
-    said: str
+    lines: list[Line] = field(default_factory=list)
+    more: int = 0
+    """The number of things said with it that have no line."""
+    facts: str = ""
+    status: Status | None = None
+    """How the turn ended that ends with this row; None if it was answered, as most are."""
+    asks: bool = False
+    """Whether a turn begins with it."""
+    added: str = ""
+    said: str = ""
+    """Its metadata, for a row that has no words."""
+    day: str = ""
+    """The day, if the row above is of another one."""
     writes: int = 0
     waits: bool = False
 
@@ -91,6 +113,20 @@ class TimelineRow:
     def colour(self) -> int:
         return self.lane % COLOURS
 
+    @property
+    def count(self) -> int:
+        """The number of lines that it takes."""
+        return len(self.lines) + (1 if self.more else 0)
+
+    @property
+    def height(self) -> int:
+        return (LINE * self.count + PADDING if self.lines else QUIET) + (DAY if self.day else 0)
+
+    @property
+    def middle(self) -> int:
+        """The place of its mark, below its upper end."""
+        return (DAY if self.day else 0) + ((LINE + PADDING) // 2 if self.lines else QUIET // 2)
+
 
 @dataclass(frozen=True)
 class Stroke:
@@ -107,6 +143,8 @@ class Drawing:
     width: int
     height: int
     strokes: list[Stroke]
+    places: list[int]
+    """The place of each row's mark, from above."""
 
 
 def routes(pages: Pages) -> list[Route]:
@@ -134,9 +172,9 @@ def routes(pages: Pages) -> list[Route]:
         if not page and before is None:
             raise no_such_thread()
         entries, older = page[:PAGE], len(page) > PAGE
-        added = await growths(pages.store, entries)
+        saves = await pages.authorized.query(saves_of(pages.store, entries))
         below = await _below(pages.store, thread_id, entries, page[PAGE:])
-        rows = await off_loop(lambda: rows_of(entries, added, newest=before is None, above=newer, below=below))
+        rows = await off_loop(lambda: rows_of(saves, newest=before is None, above=newer, below=below))
         rows = await _with_writes(pages, rows)
         title = await title_of(pages.store, entries[0]) if entries else None
         return await off_loop(
@@ -146,9 +184,8 @@ def routes(pages: Pages) -> list[Route]:
                 thread_id=thread_id,
                 title=title,
                 rows=rows,
-                drawing=drawing(entries, newer),
+                drawing=drawing(rows, newer),
                 said=said,
-                chosen=_chosen(entries),
                 query=query,
                 namespaces=names[:_MOST_NAMESPACES],
                 more_namespaces=max(0, len(names) - _MOST_NAMESPACES),
@@ -158,9 +195,12 @@ def routes(pages: Pages) -> list[Route]:
         )
 
     async def compare(request: Request) -> Response:
-        """Lead from the form of the timeline, which has two numbers, to the page with the differences."""
+        """Lead from the rows that somebody has chosen, by their numbers, to the page with the differences."""
         thread_id = pages.thread(request)
-        query = CompareQuery.of(request)
+        picked = request.query_params.getlist("pick")
+        if picked and len(picked) != 2:
+            raise Problem(422, "invalid_request", "Choose two rows of the timeline to compare them.")
+        query = CompareQuery.check({"a": picked[0], "b": picked[1]}) if picked else CompareQuery.of(request)
         old, new = [
             await resolve(pages.store, thread_id, checkpoint=f"#{number}")
             for number in sorted([query.a, query.b], key=int)
@@ -201,30 +241,15 @@ async def _at(pages: Pages, thread_id: str, query: TimelineQuery) -> Response | 
     return RedirectResponse(address, 303)
 
 
-def _chosen(entries: Sequence[Entry]) -> tuple[int, int]:
-    """The numbers in the form that compares two checkpoints: those of the newest one and its parent."""
-    if not entries:
-        return 0, 0
-    new = entries[0]
-    parents = (
-        entry for entry in entries[1:] if (entry.namespace, entry.checkpoint_id) == (new.namespace, new.parent_id)
-    )
-    return next(parents, entries[min(1, len(entries) - 1)]).seq, new.seq
-
-
 def rows_of(
-    entries: Sequence[Entry],
-    added: Mapping[int, Mapping[Path, int]],
-    *,
-    newest: bool,
-    above: Sequence[Entry] = (),
-    below: Sequence[Entry] = (),
+    saves: Sequence[Save], *, newest: bool, above: Sequence[Entry] = (), below: Sequence[Entry] = ()
 ) -> list[TimelineRow]:
     """The rows of a page, newest first.
 
     `above` are newer checkpoints, which may continue those of the page. `below` are older ones: parents of checkpoints
     on the page, and their other successors.
     """
+    entries = [save.entry for save in saves]
     known = [*above, *entries]
     numbers = {(entry.namespace, entry.checkpoint_id): entry.seq for entry in [*known, *below]}
     successors: dict[tuple[str, str], list[Entry]] = {}
@@ -232,16 +257,39 @@ def rows_of(
     for entry in reversed([*known, *below]):
         if entry.parent_id is not None:
             successors.setdefault((entry.namespace, entry.parent_id), []).append(entry)
+    ends = _ends_of(turns_of(saves, newest=newest))
     rows: list[TimelineRow] = []
-    for entry, lane in zip(entries, lanes_of([*map(Node.of, known)])[len(above) :], strict=True):
+    day = ""
+    for save, lane in zip(saves, lanes_of([*map(Node.of, known)])[len(above) :], strict=True):
+        entry = save.entry
         parent = (entry.namespace, entry.parent_id) if entry.parent_id is not None else None
         fork_of = None
         if parent is not None and successors[parent][0] is not entry:
             fork_of = numbers.get(parent)
-        forks = successors.get((entry.namespace, entry.checkpoint_id), [])[1:]
-        grown = [f"{by:+,} {dotted(path)}" for path, by in added.get(entry.seq, {}).items()]
-        rows.append(TimelineRow(entry, lane, newest and entry is entries[0], fork_of, forks, grown, about(entry)))
+        said, before = lines_of(save), day
+        day = day_of(entry.created_at)
+        row = TimelineRow(
+            entry,
+            lane,
+            newest and entry is entries[0],
+            fork_of,
+            successors.get((entry.namespace, entry.checkpoint_id), [])[1:],
+            said if len(said) <= MOST_LINES else said[1 - MOST_LINES :],
+            max(save.added - MOST_LINES + 1, 0) if len(said) > MOST_LINES else 0,
+            facts_line(save.facts),
+            ends.get(entry.seq),
+            any(preview.is_question for preview in save.previews),
+            ", ".join(f"{by:+,} {dotted(path)}" for path, by in save.grown.items()),
+            about(entry),
+            day if day != before else "",
+        )
+        rows.append(row)
     return rows
+
+
+def _ends_of(turns: Sequence[Turn]) -> dict[int, Status]:
+    """How the turns ended that were not answered, by the number of their last checkpoint."""
+    return {turn.saves[-1].entry.seq: turn.status for turn in turns if turn.status not in (None, Status.ANSWERED)}
 
 
 async def _below(
@@ -276,23 +324,31 @@ async def _with_writes(pages: Pages, rows: list[TimelineRow]) -> list[TimelineRo
     return with_writes
 
 
-def drawing(entries: Sequence[Entry], above: Sequence[Entry] = ()) -> Drawing:
-    """The lines beside the rows of these checkpoints; those of newer ones come in at the top."""
-    nodes = [*map(Node.of, [*above, *entries])]
+def drawing(rows: Sequence[TimelineRow], above: Sequence[Entry] = ()) -> Drawing:
+    """The lines beside these rows; those of newer checkpoints come in at the top."""
+    nodes = [*map(Node.of, [*above, *(row.entry for row in rows)])]
+    tops = [*accumulate((row.height for row in rows), initial=0)]
+    places = [top + row.middle for top, row in zip(tops, rows, strict=False)]
     drawn = lines(nodes, len(above))
-    strokes = [Stroke(_path(line.points), max(lane for _, lane in line.points) % COLOURS) for line in drawn]
+    colours = [max(lane for _, lane in line.points) % COLOURS for line in drawn]
+    paths = [_path(line.points, places, tops[-1]) for line in drawn]
     inside = [lane for line in drawn for row, lane in line.points if row >= 0]
     lanes = max([*inside, *lanes_of(nodes)[len(above) :]], default=0) + 1
-    return Drawing(LANE * lanes + 2, ROW * len(entries), strokes)
+    return Drawing(LANE * lanes + 2, tops[-1], [*map(Stroke, paths, colours)], places)
 
 
-def _path(points: Sequence[tuple[int, int]]) -> str:
+def _path(points: Sequence[tuple[int, int]], places: Sequence[int], end: int) -> str:
     """A line through points, straight inside of a lane and curved between two of them."""
+
+    def place(row: int, lane: int) -> tuple[int, int]:
+        y = places[row] if 0 <= row < len(places) else -LINE if row < 0 else end + LINE
+        return LANE * lane + LANE // 2 + 1, y
+
     (row, lane), *rest = points
-    x, y = _place(row, lane)
+    x, y = place(row, lane)
     text = f"M{x} {y}"
     for row, lane in rest:
-        next_x, next_y = _place(row, lane)
+        next_x, next_y = place(row, lane)
         if (next_x, next_y) == (x, y):
             continue
         if next_x == x:
@@ -302,7 +358,3 @@ def _path(points: Sequence[tuple[int, int]]) -> str:
             text += f"C{x} {half} {next_x} {half} {next_x} {next_y}"
         x, y = next_x, next_y
     return text
-
-
-def _place(row: int, lane: int) -> tuple[int, int]:
-    return LANE * lane + LANE // 2 + 1, ROW * row + ROW // 2

@@ -1,5 +1,6 @@
 // New checkpoints of the thread appear as they come. The browser reconnects by itself, and goes on after the last one.
 
+import { toLocal } from "./clock.js";
 import { showMark } from "./marks.js";
 import { announce, element, keep, main, recall, threadPath } from "./page.js";
 
@@ -88,24 +89,34 @@ function add(facts) {
   if (fresh.childElementCount >= MOST_ROWS) stop("The page is long by now: load it again to go on");
 }
 
-function made({ checkpoint, ns, seq, name, href, changes, at, clock, ago, said, chips }) {
-  const choice = (letter, label) =>
-    element("input", { type: "radio", name: letter, value: seq, "aria-label": `${label} ${seq}` });
+function made({ checkpoint, ns, seq, name, href, changes, at, clock, time, ago, lines, facts, said, chips }) {
+  const pick = element("input", { type: "checkbox", name: "pick", value: seq, "aria-label": `Choose ${seq} to compare` });
+  const words = element("div", { class: "lines" });
+  for (const [kind, who, text] of lines) {
+    const line = element("p", { class: `line ${kind}`, dir: "auto" });
+    if (who) line.append(element("span", { class: "who" }, who), " ");
+    line.append(text);
+    words.append(line);
+  }
+  if (!lines.length) words.append(element("p", { class: "faint", dir: "auto" }, said || "nothing was said"));
   const what = element("span", { class: "what" });
+  if (facts) what.append(element("span", { class: "facts-line" }, facts), " ");
   what.append(element("b", { class: "chip ok", "data-latest": "" }, "latest"), " ");
   for (const text of chips) what.append(element("span", { class: "chip", dir: "auto" }, text), " ");
-  what.append(changes ? element("a", { href: changes }, "what changed") : "first save", " ");
-  what.append(element("span", { class: "faint", dir: "auto" }, said));
-  const facts = { class: "arrived", "data-row": "", "data-checkpoint": checkpoint, "data-ns": ns, "data-seq": seq };
-  return element(
+  if (changes) what.append(element("a", { class: "over changes-link", "data-changes": "", href: changes }, "changes"));
+  const attributes = { "data-row": "", "data-checkpoint": checkpoint, "data-ns": ns, "data-seq": seq };
+  const shown = element("time", { "data-clock": "", datetime: at, title: `${clock}, ${ago}` }, time);
+  const row = element(
     "li",
-    facts,
-    choice("a", "Compare from"),
-    choice("b", "to"),
+    { class: `arrived n${lines.length}`, ...attributes },
+    pick,
     element("a", { "data-open": "", href, "aria-label": name }, `#${seq}`),
-    element("time", { datetime: at, title: clock }, ago),
+    shown,
+    words,
     what,
   );
+  toLocal(row);
+  return row;
 }
 
 function tell() {

@@ -19,7 +19,7 @@ export function showMark() {
     const { checkpoint, ns = "" } = row.dataset;
     const is = mark !== null && checkpoint === mark.checkpoint && ns === mark.ns;
     row.classList.toggle("marked", is);
-    const choice = row.querySelector('input[name="a"]');
+    const choice = row.querySelector('input[name="pick"]');
     if (is && choice) choice.checked = true;
   }
 }
@@ -41,4 +41,25 @@ export function compareWithMark() {
   if (!current?.seq || same(mark, current)) return announce("Go to another checkpoint: j and k");
   const query = new URLSearchParams({ a: mark.seq, b: current.seq });
   location.assign(`${threadPath()}/diff?${query}`);
+}
+
+/** Two rows are compared: a third one takes the place of the first, and the button says what it does. */
+export function startChoosing() {
+  const form = document.querySelector("form[data-compare]");
+  const button = form?.querySelector("[data-compare-button]");
+  if (!button) return;
+  const picked = [...form.querySelectorAll('input[name="pick"]:checked')];
+  const tell = () => {
+    button.disabled = picked.length !== 2;
+    const numbers = picked.map((box) => `#${box.value}`).join(" with ");
+    button.textContent = picked.length === 2 ? `Compare ${numbers}` : picked.length ? `Compare ${numbers} with …` : "Compare two rows";
+  };
+  form.addEventListener("change", ({ target }) => {
+    if (target.name !== "pick") return;
+    if (target.checked) picked.push(target);
+    else picked.splice(picked.indexOf(target), 1);
+    if (picked.length > 2) picked.shift().checked = false;
+    tell();
+  });
+  tell();
 }

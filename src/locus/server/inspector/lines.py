@@ -1,0 +1,54 @@
+"""What was said with a save, as the lines of a row: who speaks, and the words. Pure functions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from locus.looking.formatting import duration, one_line
+from locus.looking.previews import Facts, Kind, Preview
+from locus.looking.turns import Save
+
+_SPEAKER: Final = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One thing that was said or done."""
+
+    kind: Kind
+    who: str
+    """The speaker; empty for calls and their results, whose signs say what they are."""
+    text: str
+
+
+def lines_of(save: Save) -> list[Line]:
+    """The lines of a save, in the order in which it was said."""
+    return [Line(preview.kind, _speaker(preview), one_line(line)) for preview, line in save.rows]
+
+
+def last_line(saves: Iterable[Save]) -> Line | None:
+    """The last words of these saves, which are given newest first."""
+    for save in saves:
+        said = [line for line in lines_of(save) if line.kind is not Kind.THOUGHT]
+        if said:
+            return said[-1]
+    return None
+
+
+def _speaker(preview: Preview) -> str:
+    if preview.kind is not Kind.SAID:
+        return ""
+    return one_line(preview.name or preview.role or "item", _SPEAKER)
+
+
+def facts_line(facts: Facts) -> str:
+    """What was recorded of a save, in words: `1,204 tok · gpt-x · 0.004 · 40 ms`."""
+    words = [
+        *([] if facts.tokens is None else [f"{facts.tokens:,} tok"]),
+        *([] if facts.model is None else [one_line(facts.model, 24)]),
+        *([] if facts.cost is None else [f"{facts.cost:.4g}"]),
+        *([] if facts.seconds is None else [duration(facts.seconds)]),
+    ]
+    return " · ".join(words)
