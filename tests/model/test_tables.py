@@ -36,7 +36,8 @@ def test_a_commit_that_is_sent_again_after_it_was_removed_has_all_its_items() ->
     for step in steps:
         assert table.commit(step).verdict is Verdict.COMMITTED
     table.remove({3})
-    assert table.commit(first).verdict is Verdict.COMMITTED
+    assert table.commit(first).verdict is Verdict.BRANCH_TAKEN, "its run would stand among those of another"
+    assert table.commit(commit("a", "four", Run("four", 0, 0, 1, '["first"]'))).verdict is Verdict.COMMITTED
     for checkpoint_id, items in (("a", ["first"]), ("b", ["another"])):
         row = table.row("", checkpoint_id)
         assert row is not None
