@@ -44,7 +44,7 @@ from locus.memory.model.records import (
     Verdict,
     Write,
 )
-from locus.memory.model.retention import ancestors, new_parents, unneeded_runs
+from locus.memory.model.retention import Listed, ancestors, new_parents, unneeded_runs
 from locus.memory.model.trace import FieldTrace, Trace
 from tests.backends.sql.lost_saves import alter
 
@@ -194,13 +194,14 @@ class Thread:
             and (seqs is None or seqs.get(kept.entry.seq) == kept.entry.rev)
         }
 
-    def copied(self, dest: str, namespace: str | None, ids: Collection[str] | None) -> Thread:
+    def copied(self, dest: str, which: Listed | None) -> Thread:
         copy = Thread(self._forgets_runs)
         copy.last_seq, copy.expires_at = self.last_seq, self.expires_at
         copy.kept = [
             replace(kept, entry=replace(kept.entry, thread_id=dest))
             for kept in self.kept
-            if ids is None or (kept.entry.namespace == namespace and kept.entry.checkpoint_id in ids)
+            if which is None
+            or (kept.entry.namespace == which.namespace and kept.entry.checkpoint_id in which.checkpoint_ids)
         ]
         copy._runs = set(self._runs)
         copy._drop_unneeded()
@@ -274,8 +275,8 @@ class Model:
             thread.remove(doomed)
         return len(doomed)
 
-    def copy(self, source: str, dest: str, namespace: str | None, ids: Collection[str] | None) -> int:
-        copy = self.thread(source).copied(dest, namespace, ids)
+    def copy(self, source: str, dest: str, copied: Listed | None) -> int:
+        copy = self.thread(source).copied(dest, copied)
         if not copy.kept:
             return 0
         if self.thread(dest).kept:
@@ -686,7 +687,7 @@ class Course:
 
     async def copy(self, source: int, dest: int) -> None:
         """A step of a directed course: all of a thread is copied."""
-        assert await self._copy_to(self._handles[0], self._threads[source], self._threads[dest], None, None)
+        assert await self._copy_to(self._handles[0], self._threads[source], self._threads[dest], None)
 
     @property
     def finds_all_branches(self) -> bool:
@@ -714,7 +715,7 @@ class Course:
         lost, found, threads = self._threads[source], self._threads[dest], self._server.sql.threads
         self._told.append(f"lose {lost!r}, and find {found!r} there")
         await alter(self._server, f"UPDATE {threads} SET thread_id = ? WHERE thread_id = ?", found, lost)
-        assert self._model.copy(lost, found, None, None) > 0
+        assert self._model.copy(lost, found, None) > 0
         self._model.delete(lost, None, None)
         self._numbers[found], self._numbers[lost] = self._numbers[lost], {}
 
@@ -937,15 +938,14 @@ class Course:
         engine, dice = self._engine, self._dice
         dest = dice.pick([thread_id for thread_id in self._threads if thread_id != source])
         kept = self._model.thread(source).kept
-        namespace, ids = None, None
+        listed: Listed | None = None
         if kept and dice.rarely(2):
             tip = dice.pick(kept).entry
-            namespace = tip.namespace
-            line = [one.entry for one in self._model.thread(source).of(namespace)]
-            ids = {entry.checkpoint_id for entry in ancestors(line, tip.checkpoint_id)}
+            line = [one.entry for one in self._model.thread(source).of(tip.namespace)]
+            listed = Listed(tip.namespace, {entry.checkpoint_id for entry in ancestors(line, tip.checkpoint_id)})
         elif dice.rarely(6):
-            namespace, ids = "", {"nobody"}
-        if await self._copy_to(engine, source, dest, namespace, ids):
+            listed = Listed("", {"nobody"})
+        if await self._copy_to(engine, source, dest, listed):
             copied = self._model.thread(dest).kept
             self._saves.made += copied
             # Both go on from there, on branches of the same names.
@@ -953,15 +953,13 @@ class Course:
                 latest = [one for one in self._model.thread(thread_id).kept if one.entry.rev == copied[-1].entry.rev]
                 await self._do(self._saving(self._saves.drawn(thread_id, {"append"}, *latest)))
 
-    async def _copy_to(
-        self, engine: Engine, source: str, dest: str, namespace: str | None, ids: Collection[str] | None
-    ) -> bool:
+    async def _copy_to(self, engine: Engine, source: str, dest: str, copied: Listed | None) -> bool:
         """Whether anything was copied."""
         assert isinstance(engine, Copies)
-        self._told.append(f"copy {source!r} to {dest!r} {namespace!r} {ids}")
+        self._told.append(f"copy {source!r} to {dest!r} {copied}")
         there = bool(self._model.thread(dest).kept)
-        found = await engine.copy(source, dest, namespace, ids)
-        expected = self._model.copy(source, dest, namespace, ids)
+        found = await engine.copy(source, dest, copied)
+        expected = self._model.copy(source, dest, copied)
         # Where there is nothing to copy, and no place for it either, both may be said.
         assert found == expected or (expected == 0 and there and found == -1), f"{found} copied, not {expected}"
         if found > 0:

@@ -34,6 +34,7 @@ from locus.memory.model.parts import Ends, Part
 from locus.memory.model.records import (
     DEFAULT_NAMESPACE,
     Ancestor,
+    AncestorQuery,
     Base,
     CheckpointKey,
     Commit,
@@ -52,7 +53,7 @@ from locus.memory.model.records import (
     TaskWrites,
     Write,
 )
-from locus.memory.model.retention import Line, Outlived, OutlivedPage, Place, Retention, line_in, outlived_in
+from locus.memory.model.retention import Copied, Outlived, OutlivedPage, Place, Retention, outlived_in
 from locus.memory.model.sizes import (
     Measured,
     MeasuredCheckpoint,
@@ -491,30 +492,22 @@ class KeepsWrites(ABC):
             return None
         return stored, await self.get_writes(thread_id, namespace, stored.entry.checkpoint_id, None)
 
-    async def ancestors(
-        self,
-        thread_id: str,
-        namespace: str,
-        checkpoint_id: str,
-        limit: int,
-        channels: Collection[str],
-        known: Collection[str],
-    ) -> list[Ancestor]:
+    async def ancestors(self, query: AncestorQuery) -> list[Ancestor]:
         """Read the ancestors of a checkpoint, its parent first, with their pending writes to some channels.
 
-        The list has `limit` (1 or more) of them, or ends with one whose parent is not there, or is on it already. Runs
-        are left out. So may be everything else of checkpoints whose revs are `known`. Everything is as of one instant.
+        The list has `limit` of them, or ends with one whose parent is not there, or is on it already. Runs are left
+        out. Everything is as of one instant.
 
         Engines override this where they need not ask for each ancestor, and where they read nothing else.
         """
         assert isinstance(self, Engine)
         for _ in range(_LOOKS):
-            line = await _line_before(self, thread_id, namespace, checkpoint_id, limit)
-            found = await _with_writes(self, thread_id, line, channels)
+            line = await _line_before(self, query)
+            found = await _with_writes(self, query, line)
             # A checkpoint that is removed takes its writes along, and its children get another parent.
-            if line == await _line_before(self, thread_id, namespace, checkpoint_id, limit):
+            if line == await _line_before(self, query):
                 return found
-        raise ConflictError(f"{shown_thread(thread_id)} keeps being changed while it is read; try again")
+        raise ConflictError(f"{shown_thread(query.thread_id)} keeps being changed while it is read; try again")
 
     async def delete_orphans(self, thread_id: str, places: Collection[Place]) -> int:
         """Remove the pending writes of these checkpoints, except of those that exist; return how many writes.
@@ -525,8 +518,9 @@ class KeepsWrites(ABC):
         return 0
 
 
-async def _line_before(engine: Engine, thread_id: str, namespace: str, checkpoint_id: str, limit: int) -> list[Entry]:
+async def _line_before(engine: Engine, query: AncestorQuery) -> list[Entry]:
     """Read the entries of a checkpoint's ancestors. Most of them directly precede it, so they are read in pages."""
+    thread_id, namespace, checkpoint_id, limit, *_ = query
     entry = last = await engine.entry(thread_id, namespace, checkpoint_id)
     line: list[Entry] = []
     known: dict[str, Entry] = {}
@@ -544,11 +538,10 @@ async def _line_before(engine: Engine, thread_id: str, namespace: str, checkpoin
     return line
 
 
-async def _with_writes(
-    engine: Engine, thread_id: str, line: Sequence[Entry], channels: Collection[str]
-) -> list[Ancestor]:
-    """Read these checkpoints without their runs, as far as they are still there."""
+async def _with_writes(engine: Engine, query: AncestorQuery, line: Sequence[Entry]) -> list[Ancestor]:
+    """Read the checkpoints of a line without their runs, as far as they are still there."""
     assert isinstance(engine, KeepsWrites)
+    thread_id, channels = query.thread_id, query.channels
     found: dict[tuple[str, str], Ancestor] = {}
     for start in range(0, len(line), LINE_PAGE):
         part = line[start : start + LINE_PAGE]
@@ -643,23 +636,13 @@ class Copies(ABC):
     """Copy threads."""
 
     @abstractmethod
-    async def copy(self, source: str, dest: str, namespace: str | None, checkpoint_ids: Collection[str] | None) -> int:
-        """Copy checkpoints (all, or these of one namespace) with their runs and pending writes, in one step.
+    async def copy(self, source: str, dest: str, copied: Copied) -> int:
+        """Copy checkpoints with their runs and pending writes, as of one instant and in one step.
 
-        Return how many. Return 0 if there is nothing to copy, and -1 if `dest` exists; then nothing is written.
+        `retention.chosen_in` says which ones, and which parents they get: the oldest of a line has none if the parent
+        of its original is not copied. Return how many. Return 0 if there is nothing to copy, and -1 if `dest` exists;
+        then nothing is written.
         """
-
-    async def copy_line(self, source: str, dest: str, line: Line) -> int:
-        """Copy a checkpoint with all its ancestors, or with some, as of one instant. Return the same as `copy`.
-
-        The oldest copy has no parent if the parent of its original is not copied. Engines should override this: this
-        implementation finds the line first and copies it afterwards, and cannot copy only some of the ancestors.
-        """
-        assert isinstance(self, Engine)
-        ids, orphan = line_in(await self.history(source, line.namespace, None, None), line)
-        if orphan is not None:
-            raise CapabilityError(f"{type(self).__name__} copies all ancestors of a checkpoint: leave out `ancestors`")
-        return await self.copy(source, dest, line.namespace, set(ids)) if ids else 0
 
 
 class Compares(ABC):

@@ -79,6 +79,7 @@ from locus.memory.model.records import (
     ANY,
     DEFAULT_NAMESPACE,
     Ancestor,
+    AncestorQuery,
     Base,
     CheckpointKey,
     Commit,
@@ -850,10 +851,8 @@ class CheckpointStore:
         check_id(dest, "dest_thread_id")
         most = checked_ancestors(ancestors, checkpoint_id)
         async with self.using():
-            if checkpoint_id is None:
-                copied = await engine.copy(source, dest, None, None)
-            else:
-                copied = await engine.copy_line(source, dest, Line(namespace, checkpoint_id, most))
+            line = None if checkpoint_id is None else Line(namespace, checkpoint_id, most)
+            copied = await engine.copy(source, dest, line)
         if copied < 0:
             raise ConflictError(f"thread {dest!r} exists already; choose another id, or delete it first")
         return copied > 0
@@ -935,7 +934,8 @@ class CheckpointStore:
         for channel in channels:
             check_id(channel, "channel", empty=True)
         async with self.using():
-            return await engine.ancestors(thread_id, namespace, checkpoint_id, max(1, limit), channels, known)
+            query = AncestorQuery(thread_id, namespace, checkpoint_id, max(1, limit), channels, known)
+            return await engine.ancestors(query)
 
     async def close(self) -> None:
         for space in self._spaces.values():

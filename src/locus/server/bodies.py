@@ -149,7 +149,7 @@ async def _in_thread(work: Callable[[], T]) -> T:
 
 @cache
 def _large_bodies() -> ThreadPoolExecutor:
-    """The threads for large bodies. There are only two, because more would slow down the event loop."""
+    """The OS threads that decode large request bodies: only two, because more would slow down the event loop."""
     return ThreadPoolExecutor(2, thread_name_prefix="locus-large-bodies")
 
 

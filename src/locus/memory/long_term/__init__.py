@@ -19,17 +19,6 @@ if TYPE_CHECKING:
     from locus.memory.long_term.memory import Delete, Get, LongTermMemory, Put, get_long_term_memory
     from locus.memory.long_term.sync import SyncLongTermMemory
 
-_HOMES = {
-    "Delete": "memory",
-    "Found": "items",
-    "Get": "memory",
-    "Item": "items",
-    "LongTermMemory": "memory",
-    "Put": "memory",
-    "SyncLongTermMemory": "sync",
-    "get_long_term_memory": "memory",
-}
-
 __all__ = [
     "Delete",
     "Found",
@@ -41,4 +30,11 @@ __all__ = [
     "get_long_term_memory",
 ]
 
-__getattr__ = lazy_names(__name__, _HOMES)
+__getattr__ = lazy_names(
+    __name__,
+    {
+        "items": ("Found", "Item"),
+        "memory": ("Delete", "Get", "LongTermMemory", "Put", "get_long_term_memory"),
+        "sync": ("SyncLongTermMemory",),
+    },
+)

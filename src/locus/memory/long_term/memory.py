@@ -26,7 +26,15 @@ from locus.memory.checkpointer import StoreVerbs
 from locus.memory.engine import Engine
 from locus.memory.long_term.filters import check_filter
 from locus.memory.long_term.items import Found, Index, Item, checked_index, checked_value
-from locus.memory.long_term.names import Namespace, checked_key, checked_namespace, item_id, keys_of, path_of
+from locus.memory.long_term.names import (
+    Namespace,
+    checked_key,
+    checked_namespace,
+    item_id,
+    keys_of,
+    path_of,
+    whole_name,
+)
 from locus.memory.long_term.ranking import By, Question, Ranks, RanksByWords
 from locus.memory.long_term.store import ItemStore
 from locus.memory.model.arguments import checked_limit, checked_metadata, checked_seconds
@@ -178,7 +186,7 @@ class LongTermMemory:
     ) -> list[str]:
         """The keys of a namespace, without those below it, in order. `after` is the last key of the page before."""
         full, most = self._full(namespace), checked_limit(limit, None)
-        begin = "" if after is None else item_id(full, checked_key(after))
+        begin = "" if after is None else whole_name(full, after)
         keys: list[str] = []
         if most == 0:
             return keys

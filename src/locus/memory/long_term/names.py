@@ -66,12 +66,8 @@ def keys_of(namespace: Iterable[str]) -> str:
     return f"{path_of(namespace)}!"
 
 
-def is_cut(name: str) -> bool:
-    return len(name) == MAX_ID_LENGTH and name[PREFIX : PREFIX + 2] == "~#"
-
-
 def within(path: str) -> str:
-    """The prefix that the ids of all items below a path have. If the path is long, others may have it, too."""
+    """What the ids of all items begin with whose whole names begin so. If it is long, others may begin with it, too."""
     return path[:PREFIX]
 
 

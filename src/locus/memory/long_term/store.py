@@ -21,7 +21,6 @@ from locus.memory.long_term.names import (
     PREFIX,
     Namespace,
     behind_keys,
-    is_cut,
     item_id,
     path_of,
     whole_name,
@@ -137,22 +136,31 @@ class ItemStore:
                 yield page
 
     async def under(self, path: str, *, after: str = "", limit: int = PAGE) -> AsyncGenerator[list[Item]]:
-        """All items whose ids begin with a path, in pages: those that have neither ended nor been deleted."""
-        damaged = 0
-        first: Exception | None = None
-        cursor: str | None = after
+        """All items whose names begin with `path` and follow `after`, in the order of their names, in pages.
+
+        Names are whole here. Those that are cut sort by a digest in the store, so all that share a beginning are
+        gathered before they are given. Items that have ended or were deleted are left out.
+        """
+        damaged, first = 0, None
+        held: list[Item] = []
+        cursor: str | None = within(after)
         while cursor is not None:
             async with self.store.using() as engine:
                 contents = await engine.newest(within(path), cursor, limit)
-            items, now = list[Item](), datetime.now(UTC)
+            items, now, errors = list[Item](), datetime.now(UTC), contents.damaged
             for stored in contents.stored:
                 try:
                     item = _alive(stored, now)
                 except CorruptCheckpointError as error:
-                    contents.damaged.append(error)
+                    errors = [*errors, error]
                 else:
-                    items += [item] if item is not None and _is_below(item, path) else []
-            damaged, first = damaged + len(contents.damaged), first or next(iter(contents.damaged), None)
+                    items += [item] if item is not None and _is_between(item, path, after) else []
+            damaged, first = damaged + len(errors), first or next(iter(errors), None)
+            last = contents.stored[-1].entry.thread_id if contents.stored else ""
+            if held or any(len(stored.entry.thread_id) > PREFIX for stored in contents.stored):
+                items = sorted(held + items, key=name_of)
+                held = [item for item in items if contents.next and within(name_of(item)) == within(last)]
+                items = items[: len(items) - len(held)]
             if items:
                 yield items
             cursor = contents.next
@@ -162,13 +170,11 @@ class ItemStore:
 
     async def namespaces(self, prefix: Namespace) -> list[Namespace]:
         """The namespaces below a prefix that have an item, in the order of their paths."""
-        path, after, found = path_of(prefix), "", set[Namespace]()
+        path, after, found = path_of(prefix), "", list[Namespace]()
         while (item := await self._first(path, after)) is not None:
-            found.add(item.namespace)
-            name = item_id(item.namespace, item.key)
-            # A cut id may stand among those of other namespaces.
-            after = max(name, behind_keys(path_of(item.namespace))) if not is_cut(name) else name
-        return sorted(found, key=path_of)
+            found.append(item.namespace)
+            after = behind_keys(path_of(item.namespace))
+        return found
 
     async def _first(self, path: str, after: str) -> Item | None:
         async with aclosing(self.under(path, after=after, limit=1)) as pages:
@@ -290,8 +296,16 @@ def _is_mark(entry: Entry) -> bool:
     return decode(entry.metadata).get(DELETED) is True
 
 
+def name_of(item: Item) -> str:
+    return whole_name(item.namespace, item.key)
+
+
 def _is_below(item: Item, path: str) -> bool:
-    return len(path) <= PREFIX or whole_name(item.namespace, item.key).startswith(path)
+    return len(path) <= PREFIX or name_of(item).startswith(path)
+
+
+def _is_between(item: Item, path: str, after: str) -> bool:
+    return _is_below(item, path) and (len(after) <= PREFIX or name_of(item) > after)
 
 
 def _number_of(version: Item | int | Unset | None) -> int | None:

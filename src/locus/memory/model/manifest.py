@@ -96,11 +96,11 @@ def wanted(manifest: str) -> list[Extent]:
     return extents_in(decode_manifest(manifest))
 
 
-def newest_in(extents: Iterable[Extent]) -> dict[str, int]:
-    """The branches that extents name, and the newest run that they name of each."""
+def newest_in(named: Iterable[Extent | RunInfo | tuple[str, int]]) -> dict[str, int]:
+    """The branches that extents, or branches with numbers, name, and the newest run that they name of each."""
     newest: dict[str, int] = {}
-    for extent in extents:
-        newest[extent.branch] = max(extent.run, newest.get(extent.branch, 0))
+    for one in named:
+        newest[one[0]] = max(one[1], newest.get(one[0], 0))
     return newest
 
 

@@ -16,7 +16,7 @@ from locus.memory.engine import Copies, Expires, Exports
 from locus.memory.model.parts import Ends, Range, Window
 from locus.memory.model.price import OF_CLIENTS
 from locus.memory.model.records import DEFAULT_NAMESPACE, Base, Commit, Unset, Verdict
-from locus.memory.model.retention import Line
+from locus.memory.model.retention import Line, Listed
 from locus.server.answers import Answer, Count, Entry, Exported, Outcome, Stored, existing
 from locus.server.auth import Grant
 from locus.server.authorized_store import AuthorizedStore
@@ -254,7 +254,7 @@ class EngineRoutes(Routes):
         async with self._store.using() as engine:
             if not isinstance(engine, Copies):
                 raise CapabilityError("the store of this server does not support branching")
-            copied = await engine.copy(source, dest, among, wanted)
+            copied = await engine.copy(source, dest, Listed(among, wanted))
         if copied < 0:
             raise ConflictError(f"thread {dest!r} exists already; choose another id, or delete it first")
         return copied

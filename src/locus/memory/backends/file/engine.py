@@ -42,6 +42,7 @@ from locus.memory.model.matching import best_hits, has_value, newest, newest_thr
 from locus.memory.model.parts import Part, needed
 from locus.memory.model.records import (
     Ancestor,
+    AncestorQuery,
     Base,
     Commit,
     Entry,
@@ -56,9 +57,9 @@ from locus.memory.model.records import (
     Verdict,
     Write,
 )
-from locus.memory.model.retention import Line, Outlived, OutlivedPage, Place, Retention, orphaned, outlived_in
+from locus.memory.model.retention import Copied, Outlived, OutlivedPage, Place, Retention, orphaned, outlived_in
 from locus.memory.model.sizes import Measured
-from locus.memory.model.table import Row, ThreadTable, entry_of
+from locus.memory.model.table import Row, ThreadTable
 from locus.memory.runtime.worker import Worker
 
 T = TypeVar("T")
@@ -131,7 +132,7 @@ class FileEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies, 
             table.add(commit, outcome)
             folder.write(table)
             return
-        row = Row(entry_of(commit, outcome), commit.head, commit.manifest)
+        row = Row(commit.entry(outcome), commit.head, commit.manifest)
         runs = [*commit.runs, *(run for run in commit.values if not log.has_value(run.branch))]
         log.append(checkpoint_record(row, runs, outcome.seq, commit.expires_at), folder.pretty)
 
@@ -310,18 +311,8 @@ class FileEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies, 
 
         return await self._with_log(thread_id, work, [])
 
-    async def ancestors(
-        self,
-        thread_id: str,
-        namespace: str,
-        checkpoint_id: str,
-        limit: int,
-        channels: Collection[str],
-        known: Collection[str],
-    ) -> list[Ancestor]:
-        return await self._with_log(
-            thread_id, lambda log: log.ancestors(namespace, checkpoint_id, limit, channels), list[Ancestor]()
-        )
+    async def ancestors(self, query: AncestorQuery) -> list[Ancestor]:
+        return await self._with_log(query.thread_id, lambda log: log.ancestors(query), list[Ancestor]())
 
     async def outlived(
         self, retention: Retention, after: str = "", prefix: str = "", limit: int = PAGE
@@ -396,13 +387,7 @@ class FileEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies, 
             raise damage
         return expired
 
-    async def copy(self, source: str, dest: str, namespace: str | None, checkpoint_ids: Collection[str] | None) -> int:
-        return await self._copy(source, dest, lambda table, to: table.copied(to, namespace, checkpoint_ids))
-
-    async def copy_line(self, source: str, dest: str, line: Line) -> int:
-        return await self._copy(source, dest, lambda table, to: table.copied_line(to, line))
-
-    async def _copy(self, source: str, dest: str, copied: Callable[[ThreadTable, ThreadTable], ThreadTable]) -> int:
+    async def copy(self, source: str, dest: str, copied: Copied) -> int:
         def reading(folder: LogFolder) -> ThreadTable | None:
             with folder.log(source) as log:
                 return None if log is None else log.table()
@@ -415,7 +400,7 @@ class FileEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies, 
             with folder.exclusive(dest):
                 with folder.log(dest) as log:
                     existing = ThreadTable(dest) if log is None else log.table()
-                copy = copied(table, existing)
+                copy = table.copied(existing, copied)
                 if copy.rows and existing.rows:
                     return -1
                 if copy.rows:

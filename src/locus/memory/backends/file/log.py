@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -21,7 +21,18 @@ from locus.memory.model.codec import encode
 from locus.memory.model.formats import check_format, oldest
 from locus.memory.model.ids import shown_thread
 from locus.memory.model.manifest import newest_runs
-from locus.memory.model.records import Ancestor, Exported, Extent, Known, Run, RunInfo, Stored, TaskWrites, Write
+from locus.memory.model.records import (
+    Ancestor,
+    AncestorQuery,
+    Exported,
+    Extent,
+    Known,
+    Run,
+    RunInfo,
+    Stored,
+    TaskWrites,
+    Write,
+)
 from locus.memory.model.sizes import Measured, MeasuredCheckpoint, MeasuredWrites, fitting, text_bytes
 from locus.memory.model.table import Row, ThreadTable
 from locus.memory.runtime.private import BYTES, NO_LINK
@@ -537,8 +548,9 @@ class LogFile:
         return table
 
     @_finds_damage
-    def ancestors(self, namespace: str, checkpoint_id: str, limit: int, channels: Collection[str]) -> list[Ancestor]:
-        """Read the ancestors of a checkpoint, its parent first, with their pending writes to these channels."""
+    def ancestors(self, query: AncestorQuery) -> list[Ancestor]:
+        """Read the ancestors of a checkpoint, its parent first, with their pending writes to some channels."""
+        _, namespace, checkpoint_id, limit, channels, _ = query
         line: dict[str, Stored] = {}
         seal = self.find(namespace, checkpoint_id)
         while seal is not None and (parent_id := seal.facts["parent_id"]) is not None and len(line) < limit:

@@ -61,7 +61,7 @@ from locus.memory.model.records import (
     TaskWrites,
     Write,
 )
-from locus.memory.model.retention import Line, VacuumProgress
+from locus.memory.model.retention import Copied, Line, Listed, VacuumProgress, ancestors, cut
 from locus.memory.model.sizes import ThreadSizes
 from locus.wire.format import (
     PROTOCOL,
@@ -348,21 +348,24 @@ class HTTPEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies, 
             lambda data: Hits(map(hit_from, data["hits"]), bool(data["complete"])), "POST", "/search", body=body
         )
 
-    async def copy(self, source: str, dest: str, namespace: str | None, checkpoint_ids: Collection[str] | None) -> int:
+    async def copy(self, source: str, dest: str, copied: Copied) -> int:
         server = await self._locus_server_with("branching")
-        ids = None if checkpoint_ids is None else [*checkpoint_ids]
-        return await self._copy(server, source, {"dest_thread_id": dest, "namespace": namespace, "checkpoint_ids": ids})
-
-    async def copy_line(self, source: str, dest: str, line: Line) -> int:
-        server = await self._locus_server_with("branching")
-        if "ancestors" not in server.features:
-            return await super().copy_line(source, dest, line)
-        return await self._copy(server, source, {"dest_thread_id": dest, **asdict(line)})
-
-    async def _copy(self, server: LocusServer, source: str, body: dict[str, Any]) -> int:
-        copied = _if_there(lambda data: int(data["copied"]))
+        if isinstance(copied, Line) and "ancestors" not in server.features:
+            # An older server copies all ancestors, or what is listed.
+            entries = await self.history(source, copied.namespace, None, None)
+            line = ancestors(entries, copied.checkpoint_id, copied.longest)
+            if cut(line, copied) is not None:
+                raise CapabilityError("this server copies all ancestors of a checkpoint: leave out `ancestors`")
+            if not line:
+                return 0
+            copied = Listed(copied.namespace, [entry.checkpoint_id for entry in line])
+        which = {} if copied is None else asdict(copied)
+        if isinstance(copied, Listed):
+            which["checkpoint_ids"] = [*copied.checkpoint_ids]
+        body = encode_trusted({"dest_thread_id": dest, **which})
+        answer = _if_there(lambda data: int(data["copied"]))
         path = f"/threads/{segment(source)}/copy"
-        return await server.ask(copied, "POST", path, body=encode_trusted(body), retry=False) or 0
+        return await server.ask(answer, "POST", path, body=body, retry=False) or 0
 
     async def put_writes(self, task: TaskWrites) -> None:
         server = await self._locus_server_with(_WRITES)

@@ -51,7 +51,7 @@ from locus.memory.model.records import (
     TaskWrites,
     Write,
 )
-from locus.memory.model.retention import Line, OutlivedPage, Place, Retention
+from locus.memory.model.retention import Copied, OutlivedPage, Place, Retention
 from locus.memory.model.sizes import Measured
 from locus.memory.runtime.worker import WorkerPool
 
@@ -201,18 +201,10 @@ class OpenSearchEngine(
     async def expire(self, now: datetime) -> int:
         return await self._run(lambda client: expire(client, self._cache, to_micros(now)))
 
-    async def copy(self, source: str, dest: str, namespace: str | None, checkpoint_ids: Collection[str] | None) -> int:
-        return await self._copy(source, dest, namespace, checkpoint_ids, None)
-
-    async def copy_line(self, source: str, dest: str, line: Line) -> int:
-        return await self._copy(source, dest, None, None, line)
-
-    async def _copy(
-        self, source: str, dest: str, namespace: str | None, ids: Collection[str] | None, line: Line | None
-    ) -> int:
+    async def copy(self, source: str, dest: str, copied: Copied) -> int:
         def work(client: Client) -> int:
             source_log, dest_log = (Log(client, self._cache, thread_id) for thread_id in (source, dest))
-            return copy(source_log, dest_log, namespace, ids, line)
+            return copy(source_log, dest_log, copied)
 
         return await self._run(work)
 

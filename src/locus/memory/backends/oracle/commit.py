@@ -26,7 +26,6 @@ from locus.memory.backends.sql.commit import (
     LastSeenThread,
     SQLThread,
     SQLThreads,
-    added_entry,
 )
 from locus.memory.backends.sql.flavour import Row, Steps, marks, portions, run_steps_async
 from locus.memory.backends.sql.schema import WRITE_COLUMNS
@@ -86,7 +85,7 @@ class OracleThread(SQLThread):
         return [(self.sql.insert_run, rows)] if rows else []
 
     def checkpoint_statements(self, commit: Commit, outcome: Outcome) -> list[Statement]:
-        entry = added_entry(commit, outcome)
+        entry = commit.entry(outcome)
         row = self.sql.new_checkpoint(self.key, entry, commit.head, commit.manifest)
         return [(self.sql.insert_checkpoint, row), *self._pairs(entry)]
 

@@ -340,7 +340,7 @@ def _put_statement(sql: PostgreSQLFlavour, *, is_alone: bool) -> str:
 
 
 def _rows(alias: str, columns: Columns, first: int) -> str:
-    """Arrays as rows, with a number that counts from 1. The parameters begin with `first`."""
+    """SQL that makes numbered rows of arrays, one for each column. They are the parameters from `first` on."""
     arrays = ", ".join(f"${at}::{kind}[]" for at, kind in enumerate(columns.values(), first))
     # A run has a number of its own.
     last = "number" if "number" not in columns else "place"

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -70,6 +70,7 @@ from locus.memory.model.ids import Pattern, new_id, shown_thread
 from locus.memory.model.parts import Part
 from locus.memory.model.records import (
     Ancestor,
+    AncestorQuery,
     Base,
     Commit,
     Entry,
@@ -83,7 +84,7 @@ from locus.memory.model.records import (
     TaskWrites,
     Write,
 )
-from locus.memory.model.retention import Line, Outlived, OutlivedPage, Place, Retention, orphaned, outlived_in
+from locus.memory.model.retention import Copied, Outlived, OutlivedPage, Place, Retention, orphaned, outlived_in
 from locus.memory.model.sizes import Measured
 from locus.memory.model.trimming import MOST_ROWS
 
@@ -384,17 +385,10 @@ class RedisEngine(
         except (ValueError, IndexError):
             raise CorruptCheckpointError(f"pending writes of {shown_thread(thread_id)} cannot be read") from None
 
-    async def ancestors(
-        self,
-        thread_id: str,
-        namespace: str,
-        checkpoint_id: str,
-        limit: int,
-        channels: Collection[str],
-        known: Collection[str],
-    ) -> list[Ancestor]:
-        answer = await self._run(scripts.ANCESTORS, thread_id, net(namespace), checkpoint_id, limit)
-        return to_ancestors(thread_id, checkpoint_id, answer, channels)
+    async def ancestors(self, query: AncestorQuery) -> list[Ancestor]:
+        namespace, checkpoint_id = net(query.namespace), query.checkpoint_id
+        answer = await self._run(scripts.ANCESTORS, query.thread_id, namespace, checkpoint_id, query.limit)
+        return to_ancestors(query, answer)
 
     async def outlived(
         self, retention: Retention, after: str = "", prefix: str = "", limit: int = PAGE
@@ -439,21 +433,11 @@ class RedisEngine(
         await self._index().sweep()
         return 0
 
-    async def copy(self, source: str, dest: str, namespace: str | None, checkpoint_ids: Collection[str] | None) -> int:
-        return await self._copy(
-            source, dest, lambda thread, born: thread.copy_arguments(dest, born, namespace, checkpoint_ids)
-        )
-
-    async def copy_line(self, source: str, dest: str, line: Line) -> int:
-        return await self._copy(source, dest, lambda thread, born: thread.line_arguments(dest, born, line))
-
-    async def _copy(
-        self, source: str, dest: str, arguments_of: Callable[[ThreadContents, str], tuple[int, list[Any]]]
-    ) -> int:
+    async def copy(self, source: str, dest: str, copied: Copied) -> int:
         answer = await self._run(scripts.CONTENTS, source)
         if not answer:
             return 0
-        count, arguments = arguments_of(ThreadContents(answer), new_id())
+        count, arguments = ThreadContents(answer).copy_arguments(dest, new_id(), copied)
         if not count:
             return 0
         created = await self._clients.run(scripts.CREATE, self._keys(dest), *arguments)

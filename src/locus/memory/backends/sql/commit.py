@@ -13,7 +13,7 @@ id, and requires that the last save (`LastSeenThread.base`) is there with its re
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -37,7 +37,7 @@ from locus.memory.model.records import (
     TaskWrites,
     Write,
 )
-from locus.memory.model.retention import Line, Place, Removal, ancestors, cut, plan_removal, unneeded_runs
+from locus.memory.model.retention import Copied, Line, Place, Removal, ancestors, cut, plan_removal, unneeded_runs
 from locus.memory.model.trimming import MOST_ROWS
 
 FEW_ANCESTORS = 32
@@ -139,7 +139,7 @@ class SQLThread:
             yield unless_there, self._run_values(run, outcome.seq)
         if outcome.replaced is not None:
             yield from self.remove({outcome.replaced.seq}, spare=commit.manifest)
-        yield from self.insert(added_entry(commit, outcome), commit.head, commit.manifest)
+        yield from self.insert(commit.entry(outcome), commit.head, commit.manifest)
         yield self.moved(commit, outcome)
 
     def moved(self, commit: Commit, outcome: Outcome) -> tuple[str, Sequence[Any]]:
@@ -251,18 +251,18 @@ class SQLThread:
         rows = yield f"SELECT 1 FROM {self.sql.checkpoints} WHERE thread = ? LIMIT 1", (self.key,)
         return bool(rows)
 
-    def all_chosen(self) -> Steps[Chosen]:
-        """Choose all checkpoints, for a copy."""
-        ((count,),) = yield f"SELECT count(*) FROM {self.sql.checkpoints} WHERE thread = ?", (self.key,)
-        return Chosen(count)
+    def chosen(self, copied: Copied) -> Steps[Chosen]:
+        """Choose checkpoints, for a copy."""
+        if copied is None:
+            ((count,),) = yield f"SELECT count(*) FROM {self.sql.checkpoints} WHERE thread = ?", (self.key,)
+            return Chosen(count)
+        if isinstance(copied, Line):
+            return (yield from self._line(copied))
+        among = yield from self._among(copied.namespace)
+        seqs = sorted(known.seq for known in among if known.checkpoint_id in copied.checkpoint_ids)
+        return Chosen(len(seqs), copied.namespace, seqs)
 
-    def chosen(self, namespace: str, ids: Collection[str]) -> Steps[Chosen]:
-        """Choose these checkpoints of a namespace, for a copy."""
-        seqs = sorted(known.seq for known in (yield from self._among(namespace)) if known.checkpoint_id in ids)
-        return Chosen(len(seqs), namespace, seqs)
-
-    def line(self, line: Line) -> Steps[Chosen]:
-        """Choose a checkpoint with its ancestors, for a copy."""
+    def _line(self, line: Line) -> Steps[Chosen]:
         if line.longest > FEW_ANCESTORS:
             chosen = ancestors((yield from self._among(line.namespace)), line.checkpoint_id, line.longest)
         else:
@@ -455,22 +455,14 @@ class SQLThreads:
                 return removed, True
         return removed, len(expired) == most
 
-    def copy(self, source: str, dest: str, namespace: str | None, ids: Collection[str] | None) -> Steps[int]:
-        if ids is None or namespace is None:
-            return (yield from self._copy(source, dest, SQLThread.all_chosen))
-        return (yield from self._copy(source, dest, lambda origin: origin.chosen(namespace, ids)))
-
-    def copy_line(self, source: str, dest: str, line: Line) -> Steps[int]:
-        return (yield from self._copy(source, dest, lambda origin: origin.line(line)))
-
-    def _copy(self, source: str, dest: str, choose: Callable[[SQLThread], Steps[Chosen]]) -> Steps[int]:
+    def copy(self, source: str, dest: str, copied: Copied) -> Steps[int]:
         sql = self.sql
         threads = {}
         # Always in the same order, so that two copies in opposite directions do not wait for each other.
         for thread_id in sorted({source, dest}):
             threads[thread_id] = yield from self.open(thread_id)
         origin, target = threads[source], threads[dest]
-        chosen = Chosen(0) if origin is None else (yield from choose(origin))
+        chosen = Chosen(0) if origin is None else (yield from origin.chosen(copied))
         if origin is None or not chosen.count:
             return 0
         target = target or (yield from self.open_or_create(dest))
@@ -522,20 +514,6 @@ class SQLThreads:
         """Write the pending writes of a task; without `keep_numbered`, its numbered ones are removed already."""
         for write in writes:
             yield self.sql.put_write(), (*place, *self.sql.new_write(write))
-
-
-def added_entry(commit: Commit, outcome: Outcome) -> Entry:
-    """Make the entry of a checkpoint that a commit adds."""
-    return Entry(
-        commit.thread_id,
-        commit.namespace,
-        commit.checkpoint_id,
-        outcome.parent_id,
-        outcome.seq,
-        commit.rev,
-        commit.created_at,
-        commit.metadata,
-    )
 
 
 MOST_SEEN_THREADS = 10_000
