@@ -23,7 +23,7 @@ from locus.errors import (
     UnsupportedFormatError,
 )
 from locus.looking.reading import exported_pages
-from locus.memory.engine import Maintains, NothingThereError
+from locus.memory.engine import ForeignStoreError, Maintains, NothingThereError
 from locus.memory.model.codec import decode
 from locus.memory.model.payloads import dict_from
 from locus.memory.model.records import Entry, Finding, Stored, StoredFormat
@@ -83,6 +83,9 @@ async def examine(
         is_older = formats is not None and 0 < formats.found < formats.newest
         examination.reached = formats is not None and formats.found > 0
         if formats is not None and not formats.found:
+            if store.engine.reading_only:
+                async with store.using():  # which knows whether it is another framework's
+                    pass
             raise store.engine.nothing_there()
         try:
             async with store.using() as engine:
@@ -133,6 +136,8 @@ def _older(formats: StoredFormat) -> Finding:
 
 
 def _cannot(error: LocusError) -> Finding:
+    if isinstance(error, ForeignStoreError):
+        return Finding("error", str(error), "import its threads, or check the URL")
     if isinstance(error, NothingThereError):
         return Finding("error", str(error), "check the URL; the first save makes the store")
     if isinstance(error, UnsupportedFormatError):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Callable
 from itertools import count
 from pathlib import Path
 from typing import ClassVar
@@ -11,7 +12,9 @@ import pytest
 
 from locus.testing.data import SOAK
 from locus.testing.laws.base import WorkerLaws
-from locus.testing.processes.crash import kill_while_creating
+from locus.testing.processes.crash import KillTally, followed, lines_to_kill_at, started
+from locus.testing.processes.ledger import Ledger
+from locus.testing.processes.lines import Choice
 from locus.testing.processes.workers import Crew
 from locus.testing.stores import DurableTestStore
 
@@ -41,6 +44,19 @@ class CreationLaws(WorkerLaws):
             folder.mkdir()
             return self.store_in(folder)
 
-        tally = await kill_while_creating(crew, new_store, evenly=None if SOAK else 10, every=self.creation_step)
+        tally = await _kill_while_creating(crew, new_store, Choice(None if SOAK else 10, self.creation_step))
         assert tally.inside > 50 // self.creation_step, tally
         assert tally.completed < tally.inside, tally
+
+
+async def _kill_while_creating(crew: Crew, new_store: Callable[[], DurableTestStore], choice: Choice) -> KillTally:
+    """Kill a process at lines of the first save, which creates the store, each time in a new store."""
+    tally = KillTally()
+    for target in lines_to_kill_at(crew, new_store().url, Ledger("made"), "first", choice):
+        store, ledger = new_store(), Ledger("made")
+        worker = started(crew, store.url, ledger, "first", target)
+        followed(worker, ledger)
+        if worker.killed:
+            await tally.settle(ledger, store.open_after_kill, search=False)
+            tally.ledgers.append(ledger)
+    return tally

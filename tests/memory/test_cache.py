@@ -27,9 +27,8 @@ from locus.memory.model.states import STATES, loaded_state
 from locus.memory.model.warm import MANY_RUNS, TEXTS, HeldCheckpoint, LoadForm
 from locus.memory.storage import StorageBackend
 from locus.memory.store import CheckpointStore
-from locus.testing.data import message
+from locus.testing.data import CHANGES, message
 from locus.testing.laws.base import assert_same, assert_same_state, exact
-from locus.testing.stateful import CHANGES, changed
 
 R = TypeVar("R")
 
@@ -151,15 +150,15 @@ async def test_any_checkpoint_is_completed_from_any_other_or_not_at_all(seed: in
         match draw.choice(["messages", "messages", "metadata", "extra"]):
             case "messages":
                 fresh = tuple(message(next(count)) for _ in range(3))
-                state = state.with_messages_replaced(changed(state.messages, change, fresh))
+                state = state.with_messages_replaced(CHANGES[change](state.messages, fresh))
             case "metadata":
                 entries = [{"n": next(count), "large": "x" * 1_100 * (turn % 2)} for _ in range(3)]
-                log = changed(list(state.metadata.get("log", [])), change, entries)
+                log = CHANGES[change](list(state.metadata.get("log", [])), entries)
                 table = {f"key {number}": "value" for number in range(80)}  # a large value with a list inside
                 deep = {"note": "y" * 1_100, "log": list(log)[:2]}
                 state = state.with_metadata({"log": log, "deep": deep, "table": {**table, "log": list(log)}})
             case _:
-                log = changed(list((state.__pydantic_extra__ or {}).get("total_tokens", [])), change, ["z" * 70] * 3)
+                log = CHANGES[change](list((state.__pydantic_extra__ or {}).get("total_tokens", [])), ["z" * 70] * 3)
                 state = state.model_copy(update={"total_tokens": log, "summary": "s" * draw.choice([9, 1_200])})
         saved.append(await checkpointer.save(state, "t"))
         states.append(state)

@@ -65,7 +65,7 @@ def test_a_log_of_items_believes_no_other_numbers() -> None:
     def metadata(*extent: Any) -> str:
         return encode({"log": encode(["add", [extent]])})
 
-    assert logged_change(metadata("b", 1, 0, 2)) == ("add", (("b", 1, 0, 2),), None)
+    assert logged_change(metadata("b", 1, 0, 2)) == ("add", 2, (("b", 1, 0, 2),), None)
     for extent in (("b", 1, 0, -2), ("b", MOST + 1, 0, 2), ("b", 1, "0", 2), (None, 1, 0, 2)):
         assert logged_change(metadata(*extent)) is None
 

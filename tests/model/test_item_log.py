@@ -16,6 +16,7 @@ from locus.memory import item_log
 from locus.memory.backends import sqlite_checkpointer
 from locus.memory.backends.memory import MemoryEngine
 from locus.memory.item_log import ItemLog, logged_change
+from locus.memory.model import digests
 from locus.memory.model.codec import decode
 from locus.memory.model.manifest import fits, wanted
 from locus.memory.model.parts import Part
@@ -257,7 +258,7 @@ async def test_each_run_has_a_digest_of_what_precedes_it(engine: Watched, log: I
 async def test_an_append_takes_no_item_apart_that_it_has_just_encoded(
     engine: Watched, log: ItemLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(item_log, "texts_of", pytest.fail)
+    monkeypatch.setattr(digests, "texts_of", pytest.fail)
     for start in range(3):
         await log.append(ITEMS[start : start + 1])
     assert [run.before is None for commit in engine.commits for run in commit.runs] == [True, False, False]

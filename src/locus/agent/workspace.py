@@ -6,7 +6,7 @@ for each content that it had, and every earlier version stays loadable.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Literal
 from weakref import WeakKeyDictionary
 
@@ -14,13 +14,11 @@ from pydantic import BaseModel
 
 from locus.agent.calls import CallContext, current_call
 from locus.agent.sessions import Session
-from locus.errors import ConflictError
-from locus.memory.storage import StorageBackend
 from locus.memory.store import CheckpointStore
+from locus.threads import Change, Document, ThreadStore, Version
 from locus.tools import Tool, tool
 
 NAMESPACE = "workspace"
-_ATTEMPTS = 20
 
 
 class Todo(BaseModel):
@@ -37,7 +35,7 @@ class Workspace:
     """
 
     def __init__(self, store: CheckpointStore | None) -> None:
-        self._store = StorageBackend(store) if store is not None else None
+        self._store = ThreadStore(store) if store is not None else None
         self._by_thread: dict[str, dict[str, Any]] = {}
         self._by_run: WeakKeyDictionary[Session, dict[str, Any]] = WeakKeyDictionary()
 
@@ -46,29 +44,33 @@ class Workspace:
             return self._by_run.setdefault(call.session, {})
         return self._by_thread.setdefault(call.thread_id, {})
 
-    async def read(self) -> dict[str, Any]:
-        call = current_call.get()
+    def _document(self, call: CallContext) -> Document | None:
+        """The document that keeps the workspace of a call's thread; None if it is not stored."""
         if self._store is None or call.thread_id is None:
-            return self._unkept(call)
-        return await self._store.load(call.thread_id, namespace=NAMESPACE) or {}
+            return None
+        return self._store.document(call.thread_id, NAMESPACE)
 
-    async def change(self, update: Callable[[dict[str, Any]], str]) -> str:
-        """Apply `update` and save, again if another tool was faster. Returns the answer of `update`."""
+    async def read(self) -> Mapping[str, Any]:
         call = current_call.get()
-        thread_id = call.thread_id
-        if self._store is None or thread_id is None:
-            return update(self._unkept(call))
-        for _ in range(_ATTEMPTS):
-            entries = await self._store.history(thread_id, 1, namespace=NAMESPACE)
-            latest = entries[0].checkpoint_id if entries else None
-            data = (await self._store.load(thread_id, latest, namespace=NAMESPACE) if latest else None) or {}
-            said = update(data)
-            try:
-                await self._store.save(thread_id, data, namespace=NAMESPACE, if_latest=latest)
-            except ConflictError:
-                continue
-            return said
-        raise ConflictError("the workspace is changed by others faster than this tool can follow")
+        document = self._document(call)
+        if document is None:
+            return self._unkept(call)
+        version = await document.read()
+        return {} if version is None else version.fields
+
+    async def change(self, update: Callable[[Mapping[str, Any]], dict[str, Any]]) -> None:
+        """Save what `update` makes of the workspace. It is called again if another tool was faster."""
+        call = current_call.get()
+        document = self._document(call)
+        if document is None:
+            kept = self._unkept(call)
+            kept.update(update(kept))
+            return
+
+        async def changed(latest: Version | None) -> Change:
+            return Change(update({} if latest is None else latest.fields))
+
+        await document.change(changed)
 
     def tools(self) -> list[Tool[..., Any]]:
         """Make the tools for the plan and the files. All may be repeated safely."""
@@ -76,13 +78,10 @@ class Workspace:
         @tool(idempotent=True)
         async def write_todos(todos: list[Todo]) -> str:
             """Write down the plan: all steps, with the status of each. Replaces the plan there was."""
-
-            def update(data: dict[str, Any]) -> str:
-                data["todos"] = [todo.model_dump() for todo in todos]
-                done = sum(todo.status == "completed" for todo in todos)
-                return f"The plan has {len(todos)} steps, {done} of them completed."
-
-            return await self.change(update)
+            plan = [todo.model_dump() for todo in todos]
+            await self.change(lambda data: {**data, "todos": plan})
+            done = sum(todo.status == "completed" for todo in todos)
+            return f"The plan has {len(todos)} steps, {done} of them completed."
 
         @tool(idempotent=True)
         async def read_todos() -> str:
@@ -93,12 +92,8 @@ class Workspace:
         @tool(idempotent=True)
         async def write_file(path: str, content: str) -> str:
             """Write a file of the workspace."""
-
-            def update(data: dict[str, Any]) -> str:
-                data.setdefault("files", {})[path] = content
-                return f"Wrote {len(content)} characters to {path}."
-
-            return await self.change(update)
+            await self.change(lambda data: {**data, "files": {**data.get("files", {}), path: content}})
+            return f"Wrote {len(content)} characters to {path}."
 
         @tool(idempotent=True)
         async def read_file(path: str) -> str:

@@ -34,6 +34,8 @@ async def run(store: CheckpointStore, options: argparse.Namespace, terminal: Ter
         async with store.using():  # which migrates it
             pass
     elif before is not None and not before.found:
+        async with store.using():  # which knows whether it is another framework's
+            pass
         raise store.engine.nothing_there()
     if terminal.json:
         now = before if before is None or not options.apply else await stored_format(store)

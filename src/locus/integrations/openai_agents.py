@@ -158,10 +158,11 @@ class LocusSession(AsyncStoreUser):
         `prune_prefix` tells which items are not needed any more: a replacement leaves out those at the beginning.
         """
         log = self._log
-        view = await log.view(limit)
-        if view is None:
+        version = await self._store.document(self.session_id, log.namespace, ("items",)).read(newest=limit)
+        if version is None:
             return None
-        items, start, latest = view.items, view.count - len(view.items), view.entry.checkpoint_id
+        items, latest = list(version.lists.get("items", ())), version.checkpoint_id
+        start = version.counts.get("items", 0) - len(items)
 
         async def replace_suffix(offset: int, output: Sequence[TResponseInputItem]) -> bool:
             if offset >= len(items):

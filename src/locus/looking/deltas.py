@@ -15,7 +15,7 @@ from locus.memory.model.codec import decode
 from locus.memory.model.manifest import decode_manifest
 from locus.memory.model.parts import Range
 from locus.memory.model.payloads import dict_from
-from locus.memory.model.records import Entry, Path, Stored, Write
+from locus.memory.model.records import AncestorQuery, Entry, Path, Stored, Write
 from locus.memory.store import CheckpointStore
 
 MESSAGES: Final[Path] = ("channel_values", "messages")
@@ -54,9 +54,8 @@ async def delta_messages(store: CheckpointStore, stored: Stored) -> list[Any]:
     checkpoint_id: str | None = entry.checkpoint_id
     async with store.using() as engine:
         while checkpoint_id is not None and isinstance(engine, KeepsWrites):
-            line = await engine.ancestors(
-                entry.thread_id, entry.namespace, checkpoint_id, _ANCESTORS, (_CHANNEL,), frozenset()
-            )
+            query = AncestorQuery(entry.thread_id, entry.namespace, checkpoint_id, _ANCESTORS, (_CHANNEL,))
+            line = await engine.ancestors(query)
             checkpoint_id = line[-1].checkpoint_id if len(line) == _ANCESTORS else None
             for ancestor in line:
                 written.append(messages_in(ancestor.writes))

@@ -10,6 +10,8 @@ from locus.memory.checkpointer import (
 )
 from locus.memory.diffs import StateDiff, diff
 from locus.memory.engine import CheckpointerCapabilities
+from locus.memory.long_term.items import Found, Item
+from locus.memory.long_term.memory import LongTermMemory, get_long_term_memory
 from locus.memory.model.changes import ItemChange, ListDiff, PayloadDiff, ValueChange
 from locus.memory.model.records import ANY, DEFAULT_NAMESPACE
 from locus.memory.model.retention import VacuumProgress
@@ -24,11 +26,14 @@ __all__ = [
     "BaseCheckpointer",
     "CheckpointSaver",
     "CheckpointerCapabilities",
+    "Found",
     "Freed",
     "HistoryEntry",
+    "Item",
     "ItemChange",
     "ListDiff",
     "ListSize",
+    "LongTermMemory",
     "PayloadDiff",
     "PendingWrite",
     "RecentThreads",
@@ -41,6 +46,7 @@ __all__ = [
     "ValueChange",
     "diff",
     "get_checkpointer",
+    "get_long_term_memory",
     "list_checkpointers",
     "register_checkpointer",
 ]

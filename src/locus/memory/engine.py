@@ -27,15 +27,18 @@ from locus.errors import (
 )
 from locus.memory.model.changes import PayloadDiff
 from locus.memory.model.codec import EXACT, Dialect
-from locus.memory.model.ids import Pattern, shown_thread
+from locus.memory.model.foreign import NAMES
+from locus.memory.model.ids import Pattern, check_key_space, shown_thread
 from locus.memory.model.matching import newest_threads
 from locus.memory.model.parts import Ends, Part
 from locus.memory.model.records import (
     DEFAULT_NAMESPACE,
     Ancestor,
+    AncestorQuery,
     Base,
     CheckpointKey,
     Commit,
+    Contents,
     Entry,
     Exported,
     Finding,
@@ -50,7 +53,7 @@ from locus.memory.model.records import (
     TaskWrites,
     Write,
 )
-from locus.memory.model.retention import Line, Outlived, OutlivedPage, Place, Retention, line_in, outlived_in
+from locus.memory.model.retention import Copied, Outlived, OutlivedPage, Place, Retention, outlived_in
 from locus.memory.model.sizes import (
     Measured,
     MeasuredCheckpoint,
@@ -65,6 +68,9 @@ LOOKED_AT = 2_000
 
 LINE_PAGE = 64
 """The number of ancestors of a checkpoint that are read at once, unless an engine has its own way."""
+
+_READ_AT_ONCE = 32
+"""The number of threads that are read at the same time, where each is a request."""
 
 _LOOKS = 8
 """How often ancestors are read anew because some of them were changed meanwhile."""
@@ -86,6 +92,23 @@ def warn_of_damage(damaged: Collection[CorruptCheckpointError]) -> None:
 
 class NothingThereError(ConfigurationError):
     """A store that is opened for reading only does not exist."""
+
+
+class ForeignStoreError(NothingThereError):
+    """A place holds the threads of another framework and none of Locus. `kind` is its name for `locus import`."""
+
+    def __init__(self, kind: str, place: str) -> None:
+        self.kind = kind
+        self.place = place
+        while_it_runs = "; LocusSaver(…, fallback=…) does it while graphs run" if kind == "langgraph" else ""
+        super().__init__(
+            f"{place} holds threads of {NAMES[kind]}, and none of Locus: `locus import {kind} SOURCE DESTINATION` "
+            f'brings them over{while_it_runs}. fallback="none", or ?fallback=none in the URL, begins an empty store '
+            "beside them"
+        )
+
+    def __reduce__(self) -> tuple[type[ForeignStoreError], tuple[str, str]]:
+        return type(self), (self.kind, self.place)
 
 
 class Engine(ABC):
@@ -116,6 +139,9 @@ class Engine(ABC):
     reading_only: bool = False
     """Set it before the first use. Then `setup` creates nothing, and raises if the store does not exist."""
 
+    begins_beside: bool = False
+    """Set it before the first use. Then `setup` may begin a store where another framework keeps its threads."""
+
     @property
     @abstractmethod
     def identity(self) -> str:
@@ -125,12 +151,38 @@ class Engine(ABC):
         """Tell whether this store has a capability. Some depend on the server, and not on the engine's type alone."""
         return isinstance(self, capability)
 
+    def key_space(self, name: str) -> Engine:
+        """Open another space of keys in the same store: threads that no list, search or count of this one knows.
+
+        An engine opens each space once. Where both share connections, closing one closes them, and a later use of the
+        other opens them anew.
+        """
+        spaces: dict[str, Engine] = vars(self).setdefault("_key_spaces", {})
+        space = spaces.get(check_key_space(name))
+        if space is None:
+            space = spaces.setdefault(name, self._opened_space(name))
+            space.reading_only = self.reading_only
+            space.begins_beside = True  # no other framework's threads would go there
+        return space
+
+    def _opened_space(self, name: str) -> Engine:
+        """Make the engine of a key space."""
+        raise CapabilityError(f"{type(self).__name__} has no key spaces, so it keeps nothing beside its threads")
+
     async def setup(self) -> None:
         """Create or migrate what the store needs. May be repeated, and run in many processes at once."""
 
     def nothing_there(self) -> NothingThereError:
         """The error that `setup` raises if the store does not exist and may only be read."""
         return NothingThereError(f"no threads were ever kept in {self.identity}: is that the right place?")
+
+    def check_foreign(self, kind: str | None) -> None:
+        """Raise if another framework, which is None if there is none, keeps threads where this store would begin.
+
+        `setup` calls it where nothing of this store exists yet.
+        """
+        if kind is not None and not self.begins_beside:
+            raise ForeignStoreError(kind, self.identity)
 
     @abstractmethod
     async def commit(self, commit: Commit) -> Outcome:
@@ -198,6 +250,25 @@ class Engine(ABC):
     @abstractmethod
     async def threads(self, pattern: Pattern, limit: int | None) -> list[str]:
         """List the ids of threads that match and have a checkpoint, in code point order."""
+
+    async def newest(self, prefix: str, after: str, limit: int) -> Contents:
+        """Read the newest checkpoint of each thread whose id starts with `prefix` and follows `after`, in their order.
+
+        Only the default namespace counts. Every text is read, so the threads should be small. A page covers `limit`
+        threads. It may have less, if some were removed meanwhile or are damaged. Engines override this where one
+        request reads a page.
+        """
+        ids = await _ids_after(self, Pattern(within=prefix, after=after), limit)
+        found: list[Stored | CorruptCheckpointError | None] = []
+        at_once = 1 if self.works_in_place else _READ_AT_ONCE
+        for start in range(0, len(ids), at_once):
+            reads = [_newest_of(self, thread_id) for thread_id in ids[start : start + at_once]]
+            found += await asyncio.gather(*reads) if at_once > 1 else [await reads[0]]
+        return Contents(
+            [stored for stored in found if isinstance(stored, Stored)],
+            ids[-1] if len(ids) == limit else None,
+            [error for error in found if isinstance(error, CorruptCheckpointError)],
+        )
 
     async def unlisted(self, prefix: str, after: str, limit: int) -> list[str]:
         """List the ids of threads that are stored although `threads` does not list them, in code point order.
@@ -297,6 +368,13 @@ class Engine(ABC):
 
     async def close(self) -> None:
         """Release what this engine opened itself. Never raises. A later use opens it anew."""
+
+
+async def _newest_of(engine: Engine, thread_id: str) -> Stored | CorruptCheckpointError | None:
+    try:
+        return await engine.read(thread_id, DEFAULT_NAMESPACE, None)
+    except CorruptCheckpointError as error:
+        return error
 
 
 async def _ids_after(engine: Engine, pattern: Pattern, limit: int) -> list[str]:
@@ -414,30 +492,22 @@ class KeepsWrites(ABC):
             return None
         return stored, await self.get_writes(thread_id, namespace, stored.entry.checkpoint_id, None)
 
-    async def ancestors(
-        self,
-        thread_id: str,
-        namespace: str,
-        checkpoint_id: str,
-        limit: int,
-        channels: Collection[str],
-        known: Collection[str],
-    ) -> list[Ancestor]:
+    async def ancestors(self, query: AncestorQuery) -> list[Ancestor]:
         """Read the ancestors of a checkpoint, its parent first, with their pending writes to some channels.
 
-        The list has `limit` (1 or more) of them, or ends with one whose parent is not there, or is on it already. Runs
-        are left out. So may be everything else of checkpoints whose revs are `known`. Everything is as of one instant.
+        The list has `limit` of them, or ends with one whose parent is not there, or is on it already. Runs are left
+        out. Everything is as of one instant.
 
         Engines override this where they need not ask for each ancestor, and where they read nothing else.
         """
         assert isinstance(self, Engine)
         for _ in range(_LOOKS):
-            line = await _line_before(self, thread_id, namespace, checkpoint_id, limit)
-            found = await _with_writes(self, thread_id, line, channels)
+            line = await _line_before(self, query)
+            found = await _with_writes(self, query, line)
             # A checkpoint that is removed takes its writes along, and its children get another parent.
-            if line == await _line_before(self, thread_id, namespace, checkpoint_id, limit):
+            if line == await _line_before(self, query):
                 return found
-        raise ConflictError(f"{shown_thread(thread_id)} keeps being changed while it is read; try again")
+        raise ConflictError(f"{shown_thread(query.thread_id)} keeps being changed while it is read; try again")
 
     async def delete_orphans(self, thread_id: str, places: Collection[Place]) -> int:
         """Remove the pending writes of these checkpoints, except of those that exist; return how many writes.
@@ -448,8 +518,9 @@ class KeepsWrites(ABC):
         return 0
 
 
-async def _line_before(engine: Engine, thread_id: str, namespace: str, checkpoint_id: str, limit: int) -> list[Entry]:
+async def _line_before(engine: Engine, query: AncestorQuery) -> list[Entry]:
     """Read the entries of a checkpoint's ancestors. Most of them directly precede it, so they are read in pages."""
+    thread_id, namespace, checkpoint_id, limit, *_ = query
     entry = last = await engine.entry(thread_id, namespace, checkpoint_id)
     line: list[Entry] = []
     known: dict[str, Entry] = {}
@@ -467,11 +538,10 @@ async def _line_before(engine: Engine, thread_id: str, namespace: str, checkpoin
     return line
 
 
-async def _with_writes(
-    engine: Engine, thread_id: str, line: Sequence[Entry], channels: Collection[str]
-) -> list[Ancestor]:
-    """Read these checkpoints without their runs, as far as they are still there."""
+async def _with_writes(engine: Engine, query: AncestorQuery, line: Sequence[Entry]) -> list[Ancestor]:
+    """Read the checkpoints of a line without their runs, as far as they are still there."""
     assert isinstance(engine, KeepsWrites)
+    thread_id, channels = query.thread_id, query.channels
     found: dict[tuple[str, str], Ancestor] = {}
     for start in range(0, len(line), LINE_PAGE):
         part = line[start : start + LINE_PAGE]
@@ -566,23 +636,13 @@ class Copies(ABC):
     """Copy threads."""
 
     @abstractmethod
-    async def copy(self, source: str, dest: str, namespace: str | None, checkpoint_ids: Collection[str] | None) -> int:
-        """Copy checkpoints (all, or these of one namespace) with their runs and pending writes, in one step.
+    async def copy(self, source: str, dest: str, copied: Copied) -> int:
+        """Copy checkpoints with their runs and pending writes, as of one instant and in one step.
 
-        Return how many. Return 0 if there is nothing to copy, and -1 if `dest` exists; then nothing is written.
+        `retention.chosen_in` says which ones, and which parents they get: the oldest of a line has none if the parent
+        of its original is not copied. Return how many. Return 0 if there is nothing to copy, and -1 if `dest` exists;
+        then nothing is written.
         """
-
-    async def copy_line(self, source: str, dest: str, line: Line) -> int:
-        """Copy a checkpoint with all its ancestors, or with some, as of one instant. Return the same as `copy`.
-
-        The oldest copy has no parent if the parent of its original is not copied. Engines should override this: this
-        implementation finds the line first and copies it afterwards, and cannot copy only some of the ancestors.
-        """
-        assert isinstance(self, Engine)
-        ids, orphan = line_in(await self.history(source, line.namespace, None, None), line)
-        if orphan is not None:
-            raise CapabilityError(f"{type(self).__name__} copies all ancestors of a checkpoint: leave out `ancestors`")
-        return await self.copy(source, dest, line.namespace, set(ids)) if ids else 0
 
 
 class Compares(ABC):

@@ -13,10 +13,9 @@ none is lost. Stores that keep no runs (see `backends.plain`) get the whole list
 A checkpoint may have notes: a small dict that a change of the log reads and writes, in the same text of the metadata.
 So a list of checkpoints tells them, and they cost no other read. `add` decides what is added by what they say.
 
-A log may have fields beside its items, such as a title or a state. `put` writes them together with new items, in one
-step, and only if nobody else has changed the log; `view` reads them. A log with fields is changed with `put` alone: the
-other changes write none. Whoever calls `put` has read the log before, and knows from the manifest where the items are.
-So there the metadata only say how many there are, which makes them as short as can be: `{"log": "["add",28]"}`.
+A list with fields beside it is a document (see `locus.threads.document`), whose manifest says where the items are. If
+it is a session, its metadata only say how many there are: `{"log": "["add",28]"}`. A log reads such a thread, too, but
+what it writes has no fields.
 """
 
 from __future__ import annotations
@@ -37,24 +36,22 @@ from locus.errors import (
     CorruptCheckpointError,
 )
 from locus.memory.model.alignment import part
-from locus.memory.model.codec import check, decode, encode, encode_trusted
-from locus.memory.model.digests import OPENED_CHAIN, UNKNOWN_CHAIN, DigestChain, digest_text, texts_of
-from locus.memory.model.ids import check_ids, digest, new_id
+from locus.memory.model.codec import canonical, decode, encode, encode_trusted
+from locus.memory.model.digests import OPENED_CHAIN, UNKNOWN_CHAIN, DigestChain
+from locus.memory.model.ids import check_ids, new_id
 from locus.memory.model.manifest import MOST, checked_extent, decode_manifest, list_items
 from locus.memory.model.parts import Range, Window, page_of
-from locus.memory.model.payloads import chains, dict_from
-from locus.memory.model.plan import LARGE_VALUE, MAX_EXTENTS, run_of, run_portions
-from locus.memory.model.records import Base, Commit, Entry, Extent, Outcome, Path, Run, Stored, Verdict
+from locus.memory.model.payloads import chains
+from locus.memory.model.plan import MAX_EXTENTS, NewRuns
+from locus.memory.model.records import Base, Commit, Entry, Extent, Outcome, Run, Stored, Verdict
 from locus.memory.runtime.per_loop import LoopLocks
 from locus.memory.runtime.retry import Backoff
 from locus.memory.store import CheckpointStore
 
 __all__ = [
     "Addition",
-    "CountedChange",
     "ItemLog",
     "LogPoint",
-    "LogView",
     "LoggedChange",
     "logged_change",
     "logged_notes",
@@ -86,21 +83,7 @@ class LogCheckpoint:
     """The newest items, as far as they are known."""
     chains: Mapping[str, DigestChain] = field(default_factory=dict)
     """The digests of the branches that the items are on, if they are known: an entry alone does not tell."""
-    values: frozenset[str] = frozenset()
-    """The branches of its large values, as far as they are known."""
     notes: Mapping[str, Any] | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Fields:
-    """The fields beside the items, as they are written: the head, and the large values that are kept outside of it."""
-
-    head: str = _HEAD
-    values: Mapping[Path, Run] = field(default_factory=dict)
-
-    @property
-    def branches(self) -> frozenset[str]:
-        return frozenset(run.branch for run in self.values.values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,8 +93,6 @@ class Edit:
     checkpoint: LogCheckpoint | None
     kept: int
     texts: Sequence[str] = ()
-    fields: Fields | None = None
-    """None: the log has none."""
     new_notes: Mapping[str, Any] | None = None
     """None: those of the checkpoint stay."""
     first: int = 0
@@ -138,38 +119,15 @@ class Addition(NamedTuple):
     notes: Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class LogView:
-    """A log as of a checkpoint: some of its items, and the fields beside them."""
-
-    entry: Entry
-    items: list[Any]
-    """The newest ones, in order."""
-    count: int
-    """How many items there are in all."""
-    fields: dict[str, Any]
-
-
 class LoggedChange(NamedTuple):
-    """The change that made a checkpoint, by its name, and the extents of the items after it."""
-
-    change: str
-    extents: tuple[Extent, ...]
-    rev: str | None = None
-    """The checkpoint that this is about; None if a transfer to another store has adapted it."""
-
-    @property
-    def items(self) -> int:
-        return sum(extent.length for extent in self.extents)
-
-
-class CountedChange(NamedTuple):
-    """The change that made a checkpoint of a log with fields, by its name, and the number of items after it."""
+    """The change that made a checkpoint, by its name, and how many items there are after it."""
 
     change: str
     items: int
-    extents: None = None
-    """The metadata do not say where they are."""
+    extents: tuple[Extent, ...] | None = None
+    """Where they are. None: the metadata do not say it."""
+    rev: str | None = None
+    """The checkpoint that this is about; None if a transfer to another store has adapted it."""
 
 
 class ItemLog:
@@ -199,64 +157,6 @@ class ItemLog:
         if checkpoint_id is None and most != 0:  # without any item, the digests of branches are not known
             self._latest = replace(checkpoint, tail=held_items(items, hold)) if hold else checkpoint
         return items
-
-    async def view(self, limit: int | None = None, checkpoint_id: str | None = None) -> LogView | None:
-        """The log as of a checkpoint or of the latest, with the newest items only if there is a limit.
-
-        None if there is no log; `CheckpointNotFoundError` if it does not have the checkpoint that is named.
-        """
-        most = None if limit is None else max(0, min(limit, MOST))
-        # Of one item, at least: with it, the digests of branches are known.
-        part = None if most is None else Window(max(most, 1), frozenset({_PATH}))
-        stored = await self._stored(checkpoint_id, part)
-        if stored is None:
-            if checkpoint_id is not None:
-                raise self._no_checkpoint(checkpoint_id)
-            return None
-        checkpoint = log_checkpoint(stored)
-        if checkpoint_id is None:
-            self._latest = checkpoint
-        kept = checkpoint.count if most is None else min(most, checkpoint.count)
-        items = items_of(stored, checkpoint, checkpoint.count - kept, kept)
-        return LogView(stored.entry, items, checkpoint.count, fields_of(stored))
-
-    async def put(
-        self,
-        items: Sequence[Any],
-        fields: Mapping[str, Any],
-        *,
-        if_latest: str | None,
-        after: str | None = None,
-        change: str = "add",
-    ) -> str:
-        """Add items and write the fields in one step; return the id of the new checkpoint.
-
-        `ConflictError` if `if_latest` is not the latest checkpoint (None: if there is any); then nothing was written.
-        With `after`, the log goes on from that checkpoint, and what came after it stays in the history. `change` is
-        what the history calls this: a plain word.
-        """
-        texts = [encode(item, (_ITEMS, index)) for index, item in enumerate(items)]
-        written = written_fields(fields)
-        async with self._lock():
-            latest = self._taken()
-            if latest is None or latest.base.checkpoint_id != if_latest:
-                latest = await self._checkpoint(None)
-            found = latest.base.checkpoint_id if latest else None
-            if found != if_latest:
-                raise self._conflict(if_latest, found)
-            start = latest if after is None else await self._checkpoint(after)
-            if after is not None and start is None:
-                raise self._no_checkpoint(after)
-            edit = Edit(start, start.count if start else 0, texts, written)
-            verdict = await self._commit(change, latest, edit)
-            if verdict is not Verdict.COMMITTED or self._latest is None:
-                raise self._conflict(if_latest, None)
-            return self._latest.base.checkpoint_id
-
-    def _taken(self) -> LogCheckpoint | None:
-        """Take the remembered checkpoint, and forget it: only a change that succeeds may remember one again."""
-        latest, self._latest = self._latest, None
-        return latest
 
     async def append(self, items: Sequence[Any]) -> None:
         """Add items as one batch, in one step. Nothing is written for no items."""
@@ -388,41 +288,18 @@ class ItemLog:
         rev = new_id()
         own_branch = False
         while True:
-            extents, runs, base = await self._planned(edit, rev, own_branch)
-            count = edit.kept + len(edit.texts)
-            runs, known = self._chained(edit.checkpoint, extents, runs)
-            commit = self._record(rev, name, latest, edit, extents, runs, base)
+            runs = NewRuns(rev, own_branches=own_branch)
+            extents, known, base = await self._planned(edit, runs)
+            commit = self._record(rev, name, latest, edit, extents, tuple(runs.added), base)
             outcome = await self._committed(commit)
             if outcome.verdict is not Verdict.BRANCH_TAKEN or own_branch:
                 break
             own_branch = True
         if outcome.verdict is Verdict.COMMITTED:
-            tail = newest_texts(edit)
+            tail, count = newest_texts(edit), edit.kept + len(edit.texts)
             kept = extents if self.store.engine.keeps_runs else None
-            values = edit.fields.branches if edit.fields else frozenset[str]()
-            self._latest = LogCheckpoint(Base(rev, rev), count, kept, tail, known, values, edit.notes)
+            self._latest = LogCheckpoint(Base(rev, rev), count, kept, tail, known, edit.notes)
         return outcome.verdict
-
-    def _chained(
-        self, checkpoint: LogCheckpoint | None, extents: Sequence[Extent], runs: tuple[Run, ...]
-    ) -> tuple[tuple[Run, ...], Mapping[str, DigestChain]]:
-        """Runs, each with the digest of the items before it if that is known; and the digest chains after them."""
-        branches = {extent.branch for extent in extents}
-        before_these = {} if checkpoint is None else checkpoint.chains
-        known = {branch: chain for branch, chain in before_these.items() if branch in branches}
-        sort_keys = not self.store.engine.dialect.exact
-        chained: list[Run] = []
-        for run in runs:
-            chain = known.get(run.branch, OPENED_CHAIN if run.start == 0 else UNKNOWN_CHAIN)
-            before = chain.at(run.start, sort_keys)
-            if before is None:
-                known.pop(run.branch, None)
-                chained.append(run)
-                continue
-            texts = texts_of(run, sort_keys) if sort_keys else _texts_in(run)
-            known[run.branch] = chain.continued(run.start, texts, sort_keys)
-            chained.append(run._replace(before=digest_text(before)))
-        return tuple(chained), known
 
     async def _committed(self, commit: Commit) -> Outcome:
         """Send a commit, and learn its outcome even if the caller is cancelled, by sending it once more."""
@@ -447,28 +324,18 @@ class ItemLog:
         now = datetime.now(UTC)
         ttl = self.store.ttl_seconds
         places = encode_trusted(extents)
-        if edit.fields is None:
-            noted = "" if edit.notes is None else f",{encode(edit.notes, ('notes',))}"
-            log = f'["{change}",{places},"{rev}"{noted}]'
-        else:
-            log = f'["{change}",{edit.kept + len(edit.texts)}]'
-        fields = edit.fields or Fields()
-        cuts = [f'[["{_ITEMS}"],{places}]'] if extents else []
-        cuts += [encode_trusted([path, run.branch]) for path, run in fields.values.items()]
-        # What the base has is not sent again, as long as there is one that this refers to.
-        there = edit.checkpoint.values if edit.checkpoint and base else frozenset()
+        noted = "" if edit.notes is None else f",{encode(edit.notes, ('notes',))}"
         return Commit(
             thread_id=self.thread_id,
             namespace=self.namespace,
             checkpoint_id=rev,
             rev=rev,
             created_at=now,
-            metadata=encode_trusted({"log": log}),
-            head=fields.head,
-            manifest=f"[{','.join(cuts)}]",
-            extents=(*extents, *(Extent(run.branch, 0, 0, 1) for run in fields.values.values())),
+            metadata=encode_trusted({"log": f'["{change}",{places},"{rev}"{noted}]'}),
+            head=_HEAD,
+            manifest=f'[[["{_ITEMS}"],{places}]]' if extents else "[]",
+            extents=extents,
             runs=runs,
-            values=tuple({run.branch: run for run in fields.values.values() if run.branch not in there}.values()),
             base=base,
             parent_id=edit.checkpoint.base.checkpoint_id if edit.checkpoint else None,
             if_latest=latest.base.checkpoint_id if latest else None,
@@ -477,24 +344,29 @@ class ItemLog:
         )
 
     async def _planned(
-        self, edit: Edit, rev: str, own_branch: bool
-    ) -> tuple[tuple[Extent, ...], tuple[Run, ...], Base | None]:
-        """The extents of an edited log, the new runs, and the checkpoint that they build on."""
+        self, edit: Edit, runs: NewRuns
+    ) -> tuple[tuple[Extent, ...], Mapping[str, DigestChain], Base | None]:
+        """Add the runs that an edit needs. Returns the extents after it, their chains, and the checkpoint below it."""
         checkpoint, texts = edit.checkpoint, edit.texts
         kept = kept_extents(checkpoint, edit.first, edit.kept)
         referring = checkpoint is not None and checkpoint.extents is not None and len(kept) <= MAX_EXTENTS
         if checkpoint is not None and not referring:
             texts = [*(await self._texts(checkpoint, edit.first, edit.kept)), *texts]
             kept = []
-        runs: tuple[Run, ...] = ()
-        if texts and kept and not own_branch:
-            branch, run, skip, length = kept[-1]
-            runs = runs_of(branch, run + 1, skip + length, texts)
-            kept[-1] = Extent(branch, runs[-1].number, skip, length + len(texts))
-        elif texts:
-            runs = runs_of(f"{rev}0", 0, 0, texts)
-            kept.append(Extent(f"{rev}0", runs[-1].number, 0, len(texts)))
-        return tuple(kept), runs, checkpoint.base if checkpoint is not None and referring else None
+        known = {} if checkpoint is None else checkpoint.chains
+        chains = {extent.branch: known[extent.branch] for extent in kept if extent.branch in known}
+        if texts:
+            if kept and runs.may_continue:
+                branch, run, skip, length = kept.pop()
+                chain = known.get(branch, UNKNOWN_CHAIN)
+            else:
+                branch, run, skip, length, chain = runs.open_branch(), -1, 0, 0, OPENED_CHAIN
+            sort_keys = not self.store.engine.dialect.exact
+            if sort_keys:  # the database gives keys back in this order, and digests are of the text
+                texts = [canonical(decode(text)) for text in texts]
+            newest, chains[branch] = runs.add(branch, run + 1, skip + length, texts, chain, sort_keys=sort_keys)
+            kept.append(Extent(branch, newest, skip, length + len(texts)))
+        return tuple(kept), chains, checkpoint.base if checkpoint is not None and referring else None
 
     async def _checkpoint(self, checkpoint_id: str | None) -> LogCheckpoint | None:
         """Read the facts about a checkpoint, by default the latest, and no items if that is possible."""
@@ -536,16 +408,8 @@ class ItemLog:
     def _no_checkpoint(self, checkpoint_id: str) -> CheckpointNotFoundError:
         return CheckpointNotFoundError(f"thread {self.thread_id!r} has no checkpoint {checkpoint_id!r}")
 
-    def _conflict(self, expected: str | None, found: str | None) -> ConflictError:
-        return ConflictError(
-            f"thread {self.thread_id!r} was changed by another writer; nothing was written. Read it again, and apply "
-            "the change to that",
-            expected=expected,
-            latest=found,
-        )
 
-
-def logged_change(metadata: str) -> LoggedChange | CountedChange | None:
+def logged_change(metadata: str) -> LoggedChange | None:
     """The change that a checkpoint's metadata describes; None if the checkpoint is not of a log."""
     return _logged(metadata)[0]
 
@@ -555,13 +419,14 @@ def logged_notes(metadata: str) -> Mapping[str, Any] | None:
     return _logged(metadata)[1]
 
 
-def _logged(metadata: str) -> tuple[LoggedChange | CountedChange | None, Mapping[str, Any] | None]:
+def _logged(metadata: str) -> tuple[LoggedChange | None, Mapping[str, Any] | None]:
     try:
         found: list[Any] = decode(decode(metadata)["log"])
         change, places, rev, notes = [*found, None, None][:4]
         if type(places) is int and 0 <= places <= MOST:
-            return CountedChange(str(change), places), None
-        logged = LoggedChange(str(change), tuple(checked_extent(*extent) for extent in places), rev)
+            return LoggedChange(str(change), places), None
+        extents = tuple(checked_extent(*extent) for extent in places)
+        logged = LoggedChange(str(change), sum(extent.length for extent in extents), extents, rev)
     except (KeyError, TypeError, ValueError, CorruptCheckpointError):
         return None, None
     return logged, notes if isinstance(notes, dict) else None
@@ -574,7 +439,7 @@ noted = logged_change
 def checkpoint_from_metadata(entry: Entry) -> LogCheckpoint | None:
     """The facts about a checkpoint that its own metadata tells; None if it tells too little."""
     found, notes = _logged(entry.metadata)
-    if not isinstance(found, LoggedChange) or found.rev not in (None, entry.rev):
+    if found is None or found.extents is None or found.rev not in (None, entry.rev):
         return None
     return LogCheckpoint(Base(entry.checkpoint_id, entry.rev), found.items, found.extents, notes=notes)
 
@@ -589,12 +454,11 @@ def log_checkpoint(stored: Stored) -> LogCheckpoint:
     """The facts about a checkpoint that was read with its manifest. It need not have been saved by a log."""
     base = Base(stored.entry.checkpoint_id, stored.entry.rev)
     notes = notes_in(stored.entry)
-    cuts = decode_manifest(stored.manifest)
-    cut, values = cuts.get(_PATH), frozenset(other for other in cuts.values() if isinstance(other, str))
+    cut = decode_manifest(stored.manifest).get(_PATH)
     if isinstance(cut, tuple):
-        return LogCheckpoint(base, sum(extent.length for extent in cut), cut, (), chains(stored, cut), values, notes)
+        return LogCheckpoint(base, sum(extent.length for extent in cut), cut, (), chains(stored, cut), notes)
     items = _items_in_head(stored)
-    return LogCheckpoint(base, len(items), () if not items else None, values=values, notes=notes)
+    return LogCheckpoint(base, len(items), () if not items else None, notes=notes)
 
 
 def _items_in_head(stored: Stored) -> list[Any]:
@@ -655,58 +519,8 @@ def held_items(items: Sequence[Any], most: int) -> tuple[str, ...]:
     return tuple(reversed(texts))
 
 
-def runs_of(branch: str, number: int, start: int, texts: Sequence[str]) -> tuple[Run, ...]:
-    """Make the runs that add these items to a branch, from a run number and a position on."""
-    runs: list[Run] = []
-    for some in run_portions(texts):
-        runs.append(run_of(branch, number + len(runs), start, some))
-        start += len(some)
-    return tuple(runs)
-
-
-def _texts_in(run: Run) -> list[str]:
-    """The texts of the items in a run that `runs_of` has made. JSON has a line break in no other place."""
-    return run.items[1:-1].split("\n,")
-
-
 def items_of(stored: Stored, checkpoint: LogCheckpoint, start: int, count: int) -> list[Any]:
     """The `count` items from position `start` on, out of a checkpoint that was read."""
     if checkpoint.extents is None:
         return _items_in_head(stored)[start : start + count]
     return list_items(part(checkpoint.extents, start, count), stored.runs)
-
-
-def written_fields(fields: Mapping[str, Any]) -> Fields:
-    """Encode the fields beside the items. A large value is stored apart, and only once while it is the same."""
-    values: dict[Path, Run] = {}
-    parts = [f'"{_ITEMS}":[]']
-    for name, value in fields.items():
-        if name == _ITEMS:
-            raise ConfigurationError(f"a log has its items in {_ITEMS!r}: no field has this name")
-        parts.append(f"{encode(name)}:{_field_text(value, (name,), values)}")
-    return Fields(f"{{{','.join(parts)}}}", values)
-
-
-def _field_text(value: Any, path: Path, values: dict[Path, Run]) -> str:
-    """The JSON that stays in the head for a field, or for an entry of a field that is a dict."""
-    if isinstance(value, dict) and len(path) == 1:
-        check(value, path)
-        inner: dict[Path, Run] = {}
-        parts = [f"{encode(key)}:{_field_text(entry, (*path, key), inner)}" for key, entry in value.items()]
-        text = f"{{{','.join(parts)}}}"
-    else:
-        inner = {}
-        text = encode(value, path)
-    if len(text) >= LARGE_VALUE:
-        values[path] = Run(f"#{digest(text)}", 0, 0, 1, f"[{text}]")
-        text = "null"
-    values.update(inner)  # what lies inside of a value comes after it
-    return text
-
-
-def fields_of(stored: Stored) -> dict[str, Any]:
-    """The fields beside the items, from a checkpoint that was read whole."""
-    cuts = [[path, cut] for path, cut in decode_manifest(stored.manifest).items() if path != _PATH]
-    fields = dict_from(replace(stored, manifest=encode_trusted(cuts)))
-    fields.pop(_ITEMS, None)
-    return fields

@@ -23,6 +23,7 @@ from typing import Any, NamedTuple, TypeVar
 from locus.errors import CapabilityError, ConfigurationError, InvalidIdError, UnsupportedFormatError
 from locus.memory.backends.sql.engine import SQLEngine
 from locus.memory.backends.sql.flavour import ItemFlavour, Steps
+from locus.memory.long_term.filters import check_filter, passes, plain_equals
 from locus.memory.model.codec import decode, encode, texts_in
 from locus.memory.model.ids import check_text, words
 from locus.memory.store import CheckpointStore
@@ -38,7 +39,6 @@ LONGEST = 1_024
 T = TypeVar("T")
 
 _COLUMNS = ("namespace", "key", "value", "created_at", "updated_at", "ttl_minutes", "expires_at")
-_NUMBERS = (int, float)
 _ALIVE = "(expires_at IS NULL OR expires_at > ?)"
 
 
@@ -128,7 +128,7 @@ class ItemTable:
     ) -> Answers:
         """Read as of one instant: items by path and key, pages of items, and all paths that have items below others."""
         for search in searches:
-            _check_filter(search.wanted)
+            check_filter(search.wanted)
 
         def steps() -> Steps[Answers]:
             answers = Answers([], [], [])
@@ -277,7 +277,7 @@ class _Statements:
         if not wanted and not terms:
             page = yield from self._newest(where, [*values, search.limit, search.offset], "LIMIT ? OFFSET ?")
             return [Match(item, None) for item in page]
-        equals, contains = _plain_equals(wanted), self.sql.contains("value")
+        equals, contains = plain_equals(wanted), self.sql.contains("value")
         text = encode(equals)
         if equals and contains and self.sql.json(text) == text:
             where, values = f"{where} AND {contains}", [*values, text]
@@ -289,7 +289,7 @@ class _Statements:
             batch = yield from self._newest(f"{where}{behind}", [*values, *after, BATCH], "LIMIT ?")
             for item in batch:
                 value = decode(item.value)
-                if _passes(value, wanted):
+                if passes(value, wanted):
                     matches.append(Match(item, _score(terms, value) if terms else None))
             if len(batch) < BATCH:
                 break
@@ -389,90 +389,6 @@ def _measured(text: str, what: str) -> str:
     if len(text.encode()) > LONGEST:
         raise InvalidIdError(f"{what} may have {LONGEST} bytes, and this one has more: {text!r:.60}")
     return text
-
-
-def _passes(value: dict[str, Any], wanted: Mapping[str, Any]) -> bool:
-    """Whether the value of an item passes a filter: under each key it has what the filter wants."""
-    return all(_value_passes(value.get(key), inner) for key, inner in wanted.items())
-
-
-def _value_passes(value: Any, wanted: Any) -> bool:
-    """Whether a value fulfils one condition of a filter: a plain value, a dict of operators, or a structure of these.
-
-    Numbers equal only numbers (`1` is `1.0`, but not `True`); a missing value equals `None`. Only numbers can be
-    greater or less than numbers, and texts than texts.
-    """
-    if isinstance(wanted, Mapping):
-        if _has_operators(wanted):
-            return all(_operator(name)(value, operand) for name, operand in wanted.items())
-        return isinstance(value, dict) and _passes(value, wanted)
-    if isinstance(wanted, list | tuple):
-        return isinstance(value, list) and len(value) == len(wanted) and all(map(_value_passes, value, wanted))
-    return _equal(value, wanted)
-
-
-def _equal(value: Any, wanted: Any) -> bool:
-    if isinstance(value, bool) or isinstance(wanted, bool):
-        return value is wanted
-    if isinstance(wanted, Mapping):
-        same = isinstance(value, dict) and value.keys() == wanted.keys()
-        return same and all(_equal(value[key], inner) for key, inner in wanted.items())
-    if isinstance(wanted, list | tuple):
-        return isinstance(value, list) and len(value) == len(wanted) and all(map(_equal, value, wanted))
-    return bool(value == wanted)
-
-
-def _order(value: Any, operand: Any) -> int | None:
-    """Compare two values: -1, 0 or 1; None if they cannot be compared."""
-    for kind in (_NUMBERS, (str,)):
-        if all(isinstance(side, kind) and not isinstance(side, bool) for side in (value, operand)):
-            return int(value > operand) - int(value < operand)
-    return None
-
-
-_OPERATORS = {
-    "$eq": _equal,
-    "$ne": lambda value, operand: not _equal(value, operand),
-    "$gt": lambda value, operand: _order(value, operand) == 1,
-    "$gte": lambda value, operand: _order(value, operand) in (0, 1),
-    "$lt": lambda value, operand: _order(value, operand) == -1,
-    "$lte": lambda value, operand: _order(value, operand) in (0, -1),
-}
-
-
-def _operator(name: Any) -> Any:
-    operator = _OPERATORS.get(name)
-    if operator is None:
-        raise ConfigurationError(f"a filter has the operators {', '.join(_OPERATORS)}, and not {name!r:.40}")
-    return operator
-
-
-def _has_operators(wanted: Mapping[str, Any]) -> bool:
-    return any(str(key).startswith("$") for key in wanted)
-
-
-def _check_filter(wanted: Any) -> None:
-    """Refuse an invalid filter before anything is read."""
-    if not isinstance(wanted, Mapping):
-        raise ConfigurationError(f"a filter is a dict, got {type(wanted).__name__}: {wanted!r:.60}")
-    encode(dict(wanted), ("filter",))
-    for inner in wanted.values():
-        _check_operators(inner)
-
-
-def _check_operators(wanted: Any) -> None:
-    if isinstance(wanted, Mapping) and _has_operators(wanted):
-        for name in wanted:
-            _operator(name)
-    elif isinstance(wanted, Mapping | list | tuple):
-        for inner in wanted.values() if isinstance(wanted, Mapping) else wanted:
-            _check_operators(inner)
-
-
-def _plain_equals(wanted: Mapping[str, Any]) -> dict[str, Any]:
-    """The conditions of a filter that require a text, a number or a boolean: those that a database can check."""
-    equals = {key: inner.get("$eq") if isinstance(inner, Mapping) else inner for key, inner in wanted.items()}
-    return {key: inner for key, inner in equals.items() if isinstance(inner, str | int | float)}
 
 
 def _score(terms: frozenset[str], value: Any) -> float | None:

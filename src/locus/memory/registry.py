@@ -11,6 +11,7 @@ locus-sdk, `factory(config_hint=None, **options)`, works as well.
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
@@ -19,7 +20,7 @@ from typing import Any, cast
 
 from locus.errors import ConfigurationError
 from locus.hints import did_you_mean
-from locus.memory.checkpointer import BaseCheckpointer, Checkpointer
+from locus.memory.checkpointer import BaseCheckpointer, Checkpointer, StoreVerbs
 from locus.memory.runtime.url import path_of as path_of
 
 ENTRY_POINTS = "locus.checkpointers"
@@ -50,6 +51,7 @@ _BUILT_IN = {
     "valkeys+sentinel": "locus.memory.backends.redis:from_valkeys_sentinel",
 }
 _DATABASE_ENDINGS = (".db", ".sqlite", ".sqlite3")
+_FALLBACK = re.compile(r"([?&])fallback=none(&|$)")
 _registered: dict[str, Factory] = {}
 
 
@@ -76,11 +78,20 @@ def get_checkpointer(checkpointer_string: str, **options: Any) -> Checkpointer:
 
     Options are those of the backend: `get_checkpointer("sqlite:agents.db", durability="normal")`. All backends of Locus
     return a `Checkpointer`. A registered factory may return any `BaseCheckpointer`; its users know which.
+    `fallback="none"`, or `?fallback=none` in a URL, is for all of them: a new store may begin where another framework
+    keeps its threads, which otherwise raises.
     """
     if not isinstance(checkpointer_string, str):
         raise ConfigurationError(f"a checkpointer must be a name or URL, got {checkpointer_string!r:.80}")
-    name, _, location = checkpointer_string.partition(":")
-    return cast(Checkpointer, _call(_factory(name, checkpointer_string), location, options))
+    url, in_url = _FALLBACK.subn(lambda found: found[1] if found[2] else "", checkpointer_string)
+    begins_beside = options.pop("fallback", None) if "fallback" in options else in_url or None
+    if begins_beside not in (None, "none", 1):
+        raise ConfigurationError('fallback of a store is "none"; LocusSaver(…, fallback=saver) takes one of LangGraph')
+    name, _, location = url.partition(":")
+    opened = _call(_factory(name, url), location, options)
+    if begins_beside and isinstance(opened, StoreVerbs):
+        opened.store.engine.begins_beside = True
+    return cast(Checkpointer, opened)
 
 
 def _call(factory: Factory, location: str, options: dict[str, Any]) -> BaseCheckpointer:

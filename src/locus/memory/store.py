@@ -12,7 +12,7 @@ from contextlib import aclosing, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from typing import Any, Generic, Literal, NoReturn, TypeVar, cast
+from typing import Any, Generic, Literal, NoReturn, Self, TypeVar, cast
 
 from locus.errors import (
     CapabilityError,
@@ -70,14 +70,16 @@ from locus.memory.model.ids import (
     new_id,
     query_terms,
 )
-from locus.memory.model.manifest import by_branch
+from locus.memory.model.manifest import LONGEST_REMEMBERED, by_branch, wanted
 from locus.memory.model.parts import Ends, Part
 from locus.memory.model.payloads import dict_from, left_out_items, stored_trace, traced_again, unread_trace
-from locus.memory.model.plan import ContentNeeded, LeftOutNeeded, LeftOutUnknown, Payload, Plan, Planner
+from locus.memory.model.plan import MOST_CUTS, ContentNeeded, LeftOutNeeded, LeftOutUnknown, Payload, Plan, Planner
+from locus.memory.model.price import IN_PROCESS, Amount, amount, check_amount, check_cuts
 from locus.memory.model.records import (
     ANY,
     DEFAULT_NAMESPACE,
     Ancestor,
+    AncestorQuery,
     Base,
     CheckpointKey,
     Commit,
@@ -158,6 +160,10 @@ class Loaded(Generic[R]):
     """Whether what the handle held was of use; None without a cache."""
 
 
+def _admit_all(_found: Amount) -> None:
+    """Whoever saves in their own process knows what they have stored."""
+
+
 class _ReplacedError(Exception):
     """A checkpoint was replaced while it was being compared."""
 
@@ -210,8 +216,16 @@ class CheckpointStore:
         self.cache = LoadCache(cache_mb)
         self._lanes = lanes_to(engine)
         self._lanes_here: Lanes | None = None
+        self._spaces: dict[str, Self] = {}
         self.caches = self.cache.max_bytes > 0 and type(engine).read_since is not Engine.read_since
         """Whether anything is held. Whoever gets everything from the engine anyway has no use for it."""
+
+    def key_space(self, name: str) -> Self:
+        """Another space of keys in the same store (see `Engine.key_space`), as a store of its own."""
+        space = self._spaces.get(name)
+        if space is None:
+            space = self._spaces.setdefault(name, type(self)(self.engine.key_space(name), cache_mb=0))
+        return space
 
     def hold_nothing(self) -> None:
         """Keep no checkpoint in memory from now on: for a caller that only passes data on."""
@@ -267,6 +281,7 @@ class CheckpointStore:
         created_at: datetime | None = None,
         off_loop: bool = False,
         writes: Sequence[TaskWrites] = (),
+        admit: Callable[[Amount], None] = _admit_all,
     ) -> Saved:
         """Plan and commit a payload. `known` is the trace of the checkpoint that it was made from, if that is known.
 
@@ -274,7 +289,8 @@ class CheckpointStore:
         that are written in the same step; only some stores can do that (`commits_with_writes`).
 
         With `off_loop`, a worker thread plans it, so that others have their turn meanwhile: for a large payload in a
-        process that serves many.
+        process that serves many. `admit` is told what a stored checkpoint amounts to before the payload is compared
+        with it, and may raise.
         """
         check_ids(thread_id, None, namespace)
         for value, what in ((parent, "parent"), (if_latest, "if_latest"), (checkpoint_id, "checkpoint_id")):
@@ -284,7 +300,7 @@ class CheckpointStore:
         known = known or payload.lineage.get((self.engine.identity, thread_id, namespace))
         if payload.omitted and known is None:
             raise _window_error("it was not loaded from this thread by this process, or belongs to another store")
-        base = (known or await self._base(thread_id, namespace, payload)) if self.engine.keeps_runs else None
+        base = (known or await self._base(thread_id, namespace, payload, admit)) if self.engine.keeps_runs else None
         if payload.omitted and base is None:
             raise _window_error("this store saves every checkpoint as a whole")
         left_out: Mapping[Path, Sequence[object]] | None = None
@@ -304,7 +320,7 @@ class CheckpointStore:
                 left_out = await self._left_out(thread_id, namespace, base)
                 continue
             except ContentNeeded:
-                base = await self._read_base(thread_id, namespace, payload)
+                base = await self._read_base(thread_id, namespace, payload, admit)
                 own_branches = base is not None and base.passed
                 continue
             except LeftOutUnknown:
@@ -331,6 +347,9 @@ class CheckpointStore:
                 expires_at=now + timedelta(seconds=self.ttl_seconds) if self.ttl_seconds else None,
                 writes=tuple(writes),
             )
+            if len(plan.cuts) > MOST_CUTS:
+                check_cuts(plan.cuts, plan.manifest, IN_PROCESS)
+                check_amount(amount(plan.extents, by_branch((*plan.runs, *plan.values))), IN_PROCESS)
             async with self.using():
                 outcome = await self.commit(commit)
             match outcome.verdict:
@@ -348,18 +367,17 @@ class CheckpointStore:
                             return Saved(commit.checkpoint_id, repeated, attempt)
                         replaces = stored.entry.rev
                         continue
-                    same = (
-                        _equal(stored, payload, metadata)
-                        if not off_loop
-                        else await asyncio.to_thread(_equal, stored, payload, metadata)
-                    )
+                    admit(_amount(stored))
+                    is_long = off_loop or _is_much(stored)
+                    same = await _done(is_long, partial(_equal, stored, payload, metadata))
                     if same:
                         await self._send_each(commit.writes)
-                        return Saved(commit.checkpoint_id, self._trace_of(stored), attempt)
+                        trace = await _done(is_long, partial(self._trace_of, stored))
+                        return Saved(commit.checkpoint_id, trace, attempt)
                     replaces = stored.entry.rev
-                    base = self._trace_of(stored) if self.engine.keeps_runs else None
+                    base = await _done(is_long, partial(self._trace_of, stored)) if self.engine.keeps_runs else None
                 case Verdict.BRANCH_TAKEN:
-                    own_branches = True
+                    own_branches, rev = True, new_id()  # the branch that is taken may be one that was sent before
                 case Verdict.STALE_BASE:
                     if payload.omitted:
                         raise _window_error("the checkpoint that it was loaded from is gone")
@@ -456,29 +474,32 @@ class CheckpointStore:
             return None
         return traced_again(plan.fields, stored, base.window)
 
-    async def _base(self, thread_id: str, namespace: str, payload: Payload) -> Trace | None:
+    async def _base(
+        self, thread_id: str, namespace: str, payload: Payload, admit: Callable[[Amount], None]
+    ) -> Trace | None:
         """The trace that a save of unknown origin is compared with: that of the last save, here or in the store."""
         known = self._traces.known.get((thread_id, namespace))
         if known is not None:
             return known
         if payload.checked:  # by a caller who has digests of items, and few of their texts
-            return await self._read_base(thread_id, namespace, payload)
+            return await self._read_base(thread_id, namespace, payload, admit)
         async with self.using() as engine:
             stored = await engine.read_part(thread_id, namespace, None, Ends(_LAST_ITEMS))
-        return None if stored is None else unread_trace(stored)
+        return None if stored is None else await read_out(stored, partial(unread_trace, stored))
 
-    async def _read_base(self, thread_id: str, namespace: str, payload: Payload) -> Trace | None:
+    async def _read_base(
+        self, thread_id: str, namespace: str, payload: Payload, admit: Callable[[Amount], None]
+    ) -> Trace | None:
         """The trace of the latest checkpoint, read whole, for a payload that does not simply continue it."""
-        if payload.frozen:
+        if payload.frozen or not self.caches:
             stored = await self._read(thread_id, None, namespace)
         else:
             loaded = await self.load(thread_id, None, namespace, TEXTS)
             stored = None if loaded is None else loaded.value
         if stored is None:
             return None
-        if not _is_much(stored):
-            return self._trace_of(stored)
-        return await asyncio.to_thread(self._trace_of, stored)  # the event loop may have others to serve
+        admit(_amount(stored))
+        return await read_out(stored, partial(self._trace_of, stored))
 
     async def read(self, thread_id: str, checkpoint_id: str | None, namespace: str) -> Stored | None:
         """A checkpoint as it is stored, with all of its runs; the latest if no id is given."""
@@ -614,8 +635,9 @@ class CheckpointStore:
                 break
             index, part = asked
             answer = await self._side(keys[index], part, revs[index])
-            more = _amount(answer)
-            characters, items = characters + more[0], items + more[1]
+            heavy = heavy or _is_much(answer)
+            more = await _done(heavy, partial(_amount, answer))
+            characters, items = characters + more.characters, items + more.items
             heavy = heavy or characters >= _LONG_TO_READ or items >= _MANY_ITEMS
             seen_again |= index == 0
         if not seen_again:
@@ -829,10 +851,8 @@ class CheckpointStore:
         check_id(dest, "dest_thread_id")
         most = checked_ancestors(ancestors, checkpoint_id)
         async with self.using():
-            if checkpoint_id is None:
-                copied = await engine.copy(source, dest, None, None)
-            else:
-                copied = await engine.copy_line(source, dest, Line(namespace, checkpoint_id, most))
+            line = None if checkpoint_id is None else Line(namespace, checkpoint_id, most)
+            copied = await engine.copy(source, dest, line)
         if copied < 0:
             raise ConflictError(f"thread {dest!r} exists already; choose another id, or delete it first")
         return copied > 0
@@ -914,9 +934,12 @@ class CheckpointStore:
         for channel in channels:
             check_id(channel, "channel", empty=True)
         async with self.using():
-            return await engine.ancestors(thread_id, namespace, checkpoint_id, max(1, limit), channels, known)
+            query = AncestorQuery(thread_id, namespace, checkpoint_id, max(1, limit), channels, known)
+            return await engine.ancestors(query)
 
     async def close(self) -> None:
+        for space in self._spaces.values():
+            await space.close()
         self._lanes_here = None
         if self._lanes is not None:
             await self._lanes.close()
@@ -953,22 +976,28 @@ def _advance(steps: PartRequests[R], answer: Stored | None) -> tuple[tuple[int, 
         return None, stop.value
 
 
+async def _done(is_long: bool, work: Callable[[], R]) -> R:
+    """Do work: in a thread if it takes long, so that the event loop goes on."""
+    return await asyncio.to_thread(work) if is_long else work()
+
+
 async def read_out(stored: Stored, work: Callable[[], R]) -> R:
     """Do work on records that were read: in a thread if they are large, so that the event loop goes on."""
-    return await asyncio.to_thread(work) if _is_much(stored) else work()
+    return await _done(_is_much(stored), work)
 
 
 def _is_much(stored: Stored) -> bool:
-    """Whether it takes some tens of milliseconds to go through these records."""
-    characters, items = _amount(stored)
-    return characters >= _LONG_TO_READ or items >= _MANY_ITEMS
+    """Whether it takes some tens of milliseconds to go through these records, with everything that they repeat."""
+    if len(stored.manifest) > LONGEST_REMEMBERED:
+        return True
+    found = _amount(stored)
+    return found.characters >= _LONG_TO_READ or found.items >= _MANY_ITEMS
 
 
-def _amount(stored: Stored) -> tuple[int, int]:
-    """The number of characters and of items in records that were read."""
-    runs = [run for some in stored.runs.values() for run in some]
-    characters = len(stored.head) + len(stored.manifest) + sum(len(run.items) for run in runs)
-    return characters, sum(run.length for run in runs)
+def _amount(stored: Stored) -> Amount:
+    """What the records that were read come to, with everything that their manifest repeats."""
+    found = amount(wanted(stored.manifest), stored.runs)
+    return found._replace(characters=len(stored.head) + len(stored.manifest) + found.characters)
 
 
 async def remove_outlived(

@@ -12,7 +12,7 @@ from starlette.requests import Request
 
 from locus.memory.model.ids import Pattern, check_id
 from locus.memory.model.records import Entry, Hit
-from locus.memory.model.retention import Line, line_in
+from locus.memory.model.retention import Line, chosen_in
 from locus.memory.store import CheckpointStore
 from locus.server.auth import GRANT_KEY, THREADS_KEY, Grant
 from locus.server.bodies import Limits, body_size, read_body
@@ -43,6 +43,10 @@ class AuthorizedStore:
         self.limits = limits
         self._quota = quota
         self._ledger = ledger
+
+    def key_space(self, name: str) -> AuthorizedStore:
+        """Another space of keys in the same store, with the same limits, and one quota for both."""
+        return AuthorizedStore(self.store.key_space(name), self.limits, self._quota, self._ledger)
 
     @staticmethod
     def grant(request: Request) -> Grant:
@@ -78,7 +82,7 @@ class AuthorizedStore:
             return 1
         async with self.store.using() as engine:
             entries = await engine.history(source, None if line is None else line.namespace, None, None)
-        return len(entries) if line is None else len(line_in(entries, line)[0])
+        return len(chosen_in(entries, line))
 
     async def body(self, request: Request, model: type[B]) -> B:
         """Read the body of a request, and check it by its model."""

@@ -22,6 +22,7 @@ from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from locus.memory.model.codec import encode_trusted
+from locus.memory.model.price import Amount
 from locus.server.memory_budget import MemoryShare, share_of
 from locus.server.parsing import VALUE_BYTES, ValueCounter, most_values_of
 from locus.wire.problems import Problem
@@ -148,7 +149,7 @@ async def _in_thread(work: Callable[[], T]) -> T:
 
 @cache
 def _large_bodies() -> ThreadPoolExecutor:
-    """The threads for large bodies. There are only two, because more would slow down the event loop."""
+    """The OS threads that decode large request bodies: only two, because more would slow down the event loop."""
     return ThreadPoolExecutor(2, thread_name_prefix="locus-large-bodies")
 
 
@@ -230,6 +231,21 @@ class _Decompressor:
 
 def _too_large(limits: Limits) -> Problem:
     return Problem(413, "too_large", f"a body has at most {limits.body_bytes} bytes here", headers=_CLOSE)
+
+
+def admission(request: Request, limits: Limits) -> Callable[[Amount], None]:
+    """Counts what was read for a request before it is decoded. Raises a problem if that is too large here."""
+
+    def admit(found: Amount) -> None:
+        if found.characters > limits.state_bytes:
+            raise Problem(
+                507,
+                "state_too_large",
+                f"the checkpoint that this is compared with is larger than {limits.state_bytes} bytes",
+            )
+        share_of(request).take(2 * found.characters + VALUE_BYTES * found.items)
+
+    return admit
 
 
 async def made(request: Request, size: int, text: Callable[[], str], *, times: int) -> str:

@@ -12,21 +12,23 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from locus.memory.model.codec import encode, encode_trusted
+from locus.memory.model.codec import MAX_DEPTH, check, encode, encode_trusted
 from locus.memory.model.ids import digest
-from locus.memory.model.records import ANY, Base, Commit, Extent, Run, Unset
+from locus.memory.model.price import check_places, check_runs
+from locus.memory.model.records import ANY, Base, Commit, Cuts, Extent, Path, Run, Unset
 from locus.server.bodies import Limits
 from locus.server.parsing import ValueCounter
 from locus.server.requests import ID_ERROR, ROW, Body, Id, Many, Moment, Name, Number, Text, invalid
 
-MOST_CUTS = 100_000
+MOST_CUTS = 20_000
+"""The most lists and large values that are looked at (see `price`)."""
 MOST_EXTENTS = 64
 """The most extents of one list. `HTTPCheckpointer` writes eight at most."""
 
 Rev = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{8,64}$")]
 Branch = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{8,80}$")]
 ValueName = Annotated[str, Field(pattern=r"^#[0-9a-f]{32}$")]
-PathNames = Annotated[Many[Text], Field(min_length=1)]
+PathNames = Annotated[Many[Text], Field(min_length=1, max_length=MAX_DEPTH)]
 ExtentRow = Annotated[tuple[Branch, Number, Number, Number], ROW]
 Cut = ValueName | Annotated[Many[ExtentRow], Field(min_length=1, max_length=MOST_EXTENTS)]
 SomeItems = Annotated[list[Any], Field(min_length=1)]
@@ -66,6 +68,10 @@ def commit_from(
     digests = body.before or [None] * len(body.runs)
     if len(digests) != len(body.runs):
         raise invalid("`before`", "as long as `runs`")
+    values = {name: _parsed(name, text, counter) for name, text in body.values}
+    manifest = _manifest(body, values)
+    runs = tuple(_run(body.rev, *row, before) for row, before in zip(body.runs, digests, strict=True))
+    check_runs(runs)
     return Commit(
         thread_id=thread_id,
         namespace=namespace,
@@ -74,10 +80,10 @@ def commit_from(
         created_at=body.created_at,
         metadata=encode(body.metadata, ("metadata",)),
         head=_head_text(body.head),
-        manifest=_manifest(body),
+        manifest=manifest,
         extents=tuple(extent for _, cut in body.manifest for extent in _extents(cut)),
-        runs=tuple(_run(body.rev, *row, before) for row, before in zip(body.runs, digests, strict=True)),
-        values=tuple(_value(*row, counter) for row in body.values),
+        runs=runs,
+        values=tuple(Run(name, 0, 0, 1, f"[{text}]") for name, text in body.values),
         base=None if body.base is None else Base(*body.base),
         parent_id=body.parent_id if "parent_id" in data else ANY,
         parent_required=body.parent_required,
@@ -102,7 +108,8 @@ def _run(rev: str, branch: str, number: int, start: int, items: list[Any], befor
     return Run(branch, number, start, len(items), "[" + "\n,".join(texts) + "]", before if start else None)
 
 
-def _value(branch: str, text: str, counter: ValueCounter) -> Run:
+def _parsed(branch: str, text: str, counter: ValueCounter) -> Any:
+    """A large value, which the client has sent as text."""
     encode(text)  # refuses lone surrogates
     if branch != f"#{digest(text)}":
         raise invalid("the name of a value", "the digest of its text")
@@ -111,40 +118,42 @@ def _value(branch: str, text: str, counter: ValueCounter) -> Run:
     except (ValueError, RecursionError) as error:
         raise invalid("a value", "JSON as text") from error
     encode(value, ("values",))
-    return Run(branch, 0, 0, 1, f"[{text}]")
+    return value
 
 
-def _manifest(body: CommitBody) -> str:
-    """The manifest as JSON. Raises if it does not fit the head, or a branch is part of two lists."""
-    cuts: dict[tuple[str, ...], str | list[tuple[str, int, int, int]]] = {}
-    homes: dict[str, tuple[str, ...]] = {}
-    for path, cut in body.manifest:
-        key = tuple(path)
-        if key in cuts:
+def _manifest(body: CommitBody, values: Mapping[str, Any]) -> str:
+    """The manifest as JSON. Raises if it does not fit what the commit brings, or a branch is part of two lists."""
+    cuts: dict[Path, tuple[Extent, ...] | str] = {}
+    homes: dict[str, Path] = {}
+    for names, cut in body.manifest:
+        path = tuple(names)
+        if path in cuts:
             raise invalid("a path in the manifest", "there once")
-        cuts[key] = cut
+        cuts[path] = cut if isinstance(cut, str) else tuple(map(Extent._make, cut))
         for branch, *_ in () if isinstance(cut, str) else cut:
-            if homes.setdefault(branch, key) != key:
+            if homes.setdefault(branch, path) != path:
                 raise invalid("a branch", "part of one list only")
-    for key in cuts:
-        _check_path(key, body.head, cuts)
+    for _ in check_places(body.head, cuts, values):
+        pass  # inside of a value that the base has: see `extents`
+    _check_depth(body, cuts, homes, values)
     return encode_trusted(body.manifest)
+
+
+def _check_depth(body: CommitBody, cuts: Cuts, homes: Mapping[str, Path], values: Mapping[str, Any]) -> None:
+    """Refuse what is nested too deeply where it belongs, and what belongs nowhere."""
+    for branch, _, _, items in body.runs:
+        path = homes.get(branch)
+        if path is None:
+            raise invalid("a run", "of a branch that the manifest names")
+        if len(path) > 1:
+            check(items, path, MAX_DEPTH + 2 - len(path))
+    for path, cut in cuts.items():
+        if isinstance(cut, str) and cut in values and len(path) > 1:
+            check(values[cut], path, MAX_DEPTH + 1 - len(path))
+    for name in values.keys() - {cut for cut in cuts.values() if isinstance(cut, str)}:
+        raise invalid(f"the value {name}", "named by the manifest")
 
 
 def _extents(cut: str | Iterable[tuple[str, int, int, int]]) -> Iterable[Extent]:
     """The extents in one entry of the manifest."""
     return [Extent(cut, 0, 0, 1)] if isinstance(cut, str) else map(Extent._make, cut)
-
-
-def _check_path(path: tuple[str, ...], head: dict[str, Any], cuts: Mapping[tuple[str, ...], object]) -> None:
-    """Raise unless a path leads to an empty place in the head, or into a large value."""
-    node: Any = head
-    for depth, step in enumerate(path):
-        if isinstance(node, dict) and step in node:
-            node = node[step]
-        elif isinstance(cuts.get(path[:depth]), str):
-            return
-        else:
-            raise invalid("a path in the manifest", "a place in the head")
-    if node not in ([], None):
-        raise invalid("what stands in the head for something cut out", "[] or null")

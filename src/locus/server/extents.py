@@ -1,22 +1,39 @@
-"""Checks that the extents in a client's commit exist.
+"""Checks that what a client's commit names exists, and that it costs no reader more than it may.
 
 A manifest names the runs that a checkpoint consists of. The client of Locus names only runs of the commit itself and of
 its base. Another client could name any other, such as number 2**53 - 1, and every reader of the checkpoint would look
 for it. Each extent must therefore be of the commit's own runs, or inside those of its base, and a new run must
 continue a branch where the base's version of it ends.
+
+A manifest may also name the same items many times, or a place inside a large value of the base. The client of Locus
+does the first never and the second seldom; only then, the content of the base is read to see what comes of it.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
+from typing import TypeVar
 
 from locus.memory.engine import Engine
-from locus.memory.model.manifest import decode_manifest, wanted
-from locus.memory.model.records import Base, Commit, Extent, Outcome, Run
+from locus.memory.model.manifest import by_branch, decode_manifest, extents_at, extents_in, list_items
+from locus.memory.model.price import (
+    Amount,
+    PriceLimits,
+    amount,
+    check_amount,
+    check_cuts,
+    check_empty,
+    inside,
+    repeats,
+)
+from locus.memory.model.records import Base, Commit, Cuts, Extent, Outcome, Path, Run, Stored
 from locus.server.requests import invalid
+
+T = TypeVar("T")
 
 MOST_REMEMBERED = 1_024
 LONGEST_REMEMBERED = 16_384
@@ -37,27 +54,30 @@ _Span = tuple[int, int]
 class ExtentCheck:
     """Checks the commits for one store. It remembers the manifests of recent commits, which are the next bases."""
 
-    def __init__(self) -> None:
+    def __init__(self, limits: PriceLimits) -> None:
+        self._limits = limits
         self._manifests: OrderedDict[_Key, str] = OrderedDict()
 
-    async def checked(self, commit: Commit, engine: Engine) -> Commit:
-        """Return the commit, or raise a problem if an extent does not exist.
+    async def checked(self, commit: Commit, engine: Engine, admit: Callable[[Amount], None]) -> Commit:
+        """Return the commit, or raise a problem if something that it names does not exist, or comes to too much.
 
         If the base of the commit is gone, it is replaced by one that never matches, so that the commit cannot be
-        written.
+        written. `admit` may refuse to look at content of the base.
         """
         if engine.checks_extents:
             return commit
         manifest = "[]" if commit.base is None else await self._manifest(commit, commit.base, engine)
         if manifest is None:
-            # The engine still gets the commit, because it may have committed it already. If the base comes back
-            # meanwhile, it must not match, because its manifest was not checked.
-            assert commit.base is not None
-            return replace(commit, base=Base(commit.base.checkpoint_id, _NEVER))
-        if len(commit.manifest) + len(manifest) < LARGE_MANIFEST:
-            _check(commit, manifest)
-        else:
-            await asyncio.to_thread(_check, commit, manifest)
+            return _without_base(commit)
+        is_large = len(commit.manifest) + len(manifest) >= LARGE_MANIFEST
+        if not await _done(is_large, partial(_check, commit, manifest, self._limits)):
+            return commit
+        assert commit.base is not None
+        stored = await engine.read(commit.thread_id, commit.namespace, commit.base.checkpoint_id)
+        if stored is None or stored.entry.rev != commit.base.rev:
+            return _without_base(commit)
+        admit(amount((), stored.runs))
+        await _done(True, partial(_check_content, commit, stored, self._limits))
         return commit
 
     async def _manifest(self, commit: Commit, base: Base, engine: Engine) -> str | None:
@@ -83,14 +103,31 @@ class ExtentCheck:
             self._manifests.popitem(last=False)
 
 
+async def _done(is_large: bool, work: Callable[[], T]) -> T:
+    return await asyncio.to_thread(work) if is_large else work()
+
+
+def _without_base(commit: Commit) -> Commit:
+    """The commit with a base that never matches.
+
+    The engine still gets it, because it may have committed it already. If the base comes back meanwhile, it must not
+    match, because its manifest was not checked.
+    """
+    assert commit.base is not None
+    return replace(commit, base=Base(commit.base.checkpoint_id, _NEVER))
+
+
 def _key(commit: Commit, base: Base) -> _Key:
     return commit.thread_id, commit.namespace, base.checkpoint_id, base.rev
 
 
-def _check(commit: Commit, base_manifest: str) -> None:
+def _check(commit: Commit, base_manifest: str, limits: PriceLimits) -> bool:
+    """Check a commit by its manifest and that of its base. True if the content of the base has to be looked at, too."""
+    cuts, base_cuts = decode_manifest(commit.manifest), decode_manifest(base_manifest)
+    check_cuts(cuts, commit.manifest, limits, base_cuts)
     values = {run.branch for run in commit.values}
     base_spans: dict[_Version, list[_Span]] = {}
-    for cut in decode_manifest(base_manifest).values():
+    for cut in base_cuts.values():
         if isinstance(cut, str):
             values.add(cut)
             continue
@@ -99,12 +136,60 @@ def _check(commit: Commit, base_manifest: str) -> None:
     for spans in base_spans.values():
         spans.sort()
     grown = _grown_branches(commit.runs, base_spans)
-    for extent in commit.extents or wanted(commit.manifest):
+    extents = extents_in(cuts)
+    for extent in extents:
         if extent.branch.startswith("#"):  # so does the name of a large value, and of nothing else
             if extent.branch not in values:
                 raise invalid("a value in the manifest", "one that the commit brings, or that its base has")
         elif not (_is_in_base(extent, base_spans) or _is_grown(extent, grown, base_spans)):
             raise invalid("an extent in the manifest", "of the commit's own runs, or inside those of its base")
+    brought = by_branch((*commit.runs, *commit.values))
+    if _is_priced_by_base(extents, base_cuts, brought):
+        return True
+    check_amount(amount(extents, brought), limits)
+    return any(_places_in_base(cuts, brought, base_cuts))
+
+
+def _is_priced_by_base(extents: list[Extent], base_cuts: Cuts, brought: Mapping[str, list[Run]]) -> bool:
+    """Whether a commit repeats more of its base than the base itself does."""
+    times = repeats(extents)
+    if not times or not base_cuts:
+        return False
+    base_times, of_base = repeats(extents_in(base_cuts)), {extent.branch for extent in extents_in(base_cuts)}
+    return any(
+        branch in of_base and (branch in brought or count > base_times.get(branch, 1))
+        for branch, count in times.items()
+    )
+
+
+def _places_in_base(
+    cuts: Cuts, brought: Mapping[str, list[Run]], base_cuts: Cuts
+) -> Iterable[tuple[Path, str, tuple[str, ...]]]:
+    """The paths that lead into a large value of the base, to a place of which the base does not say that it is empty.
+
+    With each, the name of the value, and the rest of the path inside of it.
+    """
+    if not any(isinstance(cut, str) for cut in cuts.values()):
+        return
+    for path in cuts:
+        depth, name = next(((at, cut) for at in range(len(path) - 1, 0, -1) if (cut := cuts.get(path[:at]))), (0, None))
+        if not isinstance(name, str) or name in brought:
+            continue
+        if base_cuts.get(path[:depth]) != name or path not in base_cuts:
+            yield path, name, path[depth:]
+
+
+def _check_content(commit: Commit, base: Stored, limits: PriceLimits) -> None:
+    """Check a commit with the content of its base at hand."""
+    cuts, base_cuts = decode_manifest(commit.manifest), decode_manifest(base.manifest)
+    brought = by_branch((*commit.runs, *commit.values))
+    runs = {branch: [*base.runs.get(branch, ()), *brought.get(branch, ())] for branch in {*base.runs, *brought}}
+    check_amount(amount(extents_in(cuts), runs), limits)
+    for path, name, steps in _places_in_base(cuts, brought, base_cuts):
+        (value,) = list_items(extents_at(name), base.runs)
+        for step in steps:
+            value = inside(value, step, path)
+        check_empty(value, path)
 
 
 @dataclass(slots=True)
@@ -138,8 +223,10 @@ def _grown_branches(runs: Iterable[Run], base_spans: Mapping[_Version, object]) 
 
 
 def _is_in_base(extent: Extent, base_spans: Mapping[_Version, list[_Span]]) -> bool:
-    spans = base_spans.get((extent.branch, extent.run))
-    return spans is not None and _covers(spans, extent.skip, extent.skip + extent.length)
+    spans = base_spans.get((extent.branch, extent.run), [])
+    if not extent.length:
+        return any(start <= extent.skip <= end for start, end in spans)
+    return _covers(spans, extent.skip, extent.skip + extent.length)
 
 
 def _is_grown(extent: Extent, grown: Mapping[str, _Grown], base_spans: Mapping[_Version, list[_Span]]) -> bool:

@@ -39,7 +39,7 @@ Threads of checkpoints over HTTP. An id in a path is percent-encoded; one that b
 might change, is written as `~` and its UTF-8 in base64url. Errors are problem details (RFC 9457); their `code` \
 says which. Ids of checkpoints are entity tags: `If-Match: "c7"` saves only if `c7` is the latest, and \
 `If-None-Match: *` only if there is none. A save under an id that exists changes nothing if the state is equal, \
-so it can be repeated."""
+so it can be repeated. Below `/spaces/memory`, the same paths are those of the items of long-term memory."""
 
 
 @dataclass(frozen=True)
@@ -108,8 +108,8 @@ class Routes:
     def operations(cls) -> list[RouteSpec]:
         return [getattr(method, _DESCRIBED) for method in vars(cls).values() if hasattr(method, _DESCRIBED)]
 
-    def routes(self) -> list[Route]:
-        return [Route(spec.path, self._handler(spec), methods=[spec.method]) for spec in self.operations()]
+    def routes(self, below: str = "") -> list[Route]:
+        return [Route(below + spec.path, self._handler(spec), methods=[spec.method]) for spec in self.operations()]
 
     def _handler(self, spec: RouteSpec) -> Callable[[Request], Awaitable[Response]]:
         """A function that reads the parameters of a route's method from a request, and calls it.

@@ -6,8 +6,9 @@ OpenAPI document is made from the same model. The error for an invalid field nam
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Annotated, Any, Self, TypeVar
 from urllib.parse import parse_qsl
@@ -29,7 +30,7 @@ from locus.hints import did_you_mean
 from locus.memory.model.codec import MAX_DEPTH
 from locus.memory.model.ids import MAX_ID_LENGTH, check_id, check_text
 from locus.memory.model.records import ANY, DEFAULT_NAMESPACE, Unset
-from locus.wire.format import MOST_LISTS, from_etag, held_from, path_from, window_from
+from locus.wire.format import MOST_LISTS, from_etag
 from locus.wire.problems import Problem
 
 T = TypeVar("T")
@@ -74,26 +75,16 @@ def _digits(value: Any) -> Any:
     return int(value) if isinstance(value, str) and _WHOLE_NUMBER.fullmatch(value) else value
 
 
-def _in_json(read: Callable[[str], Any], wanted: str) -> BeforeValidator:
+def _in_json(wanted: str) -> BeforeValidator:
     """A validator that reads the JSON text of a parameter, which must be what is `wanted`."""
 
     def validate(value: Any, info: ValidationInfo) -> Any:
         try:
-            return read(value) if isinstance(value, str) else value
-        except ValueError:
+            return json.loads(value) if isinstance(value, str) else value
+        except (ValueError, RecursionError):
             raise invalid(info.field_name, wanted) from None
 
     return BeforeValidator(validate)
-
-
-def _window(text: str) -> Any:
-    window = window_from(text)
-    return window.last, tuple(window.paths)
-
-
-def _held(text: str) -> Any:
-    held = held_from(text)
-    return held.checkpoint_id, held.rev
 
 
 def _at_once(value: Any, handler: ValidatorFunctionWrapHandler, info: ValidationInfo) -> Any:
@@ -126,16 +117,15 @@ Many = Annotated[list[T], Field(fail_fast=True)]
 """A list of any length. The first invalid item ends the check, because a large body could hold millions."""
 AT_ONCE = WrapValidator(_at_once)
 """A validator for the values of an object: the first invalid one ends the check."""
-_Names = Annotated[tuple[str, ...], Field(min_length=1, max_length=MAX_DEPTH)]
-ItemPath = Annotated[
-    _Names, _in_json(path_from, f'the names that lead to a list, at most {MAX_DEPTH}, as JSON: ["messages"]')
-]
-ItemPaths = Annotated[tuple[_Names, ...], Field(max_length=MOST_LISTS)]
+_Names = Annotated[tuple[Text, ...], Field(min_length=1, max_length=MAX_DEPTH), ROW]
+ItemPath = Annotated[_Names, _in_json(f'the names that lead to a list, at most {MAX_DEPTH}, as JSON: ["messages"]')]
+_ItemPaths = Annotated[tuple[_Names, ...], Field(max_length=MOST_LISTS), ROW]
 WindowOfLists = Annotated[
-    tuple[Annotated[int, Field(ge=1, le=MOST)], ItemPaths],
-    _in_json(_window, f'how many of the last items of which lists, at most {MOST_LISTS}, as JSON: [50,[["messages"]]]'),
+    tuple[Annotated[int, Field(ge=1, le=MOST)], _ItemPaths],
+    ROW,
+    _in_json(f'how many of the last items of which lists, at most {MOST_LISTS}, as JSON: [50,[["messages"]]]'),
 ]
-HeldIds = Annotated[tuple[Id, Id], _in_json(_held, 'the id and the rev of a checkpoint, as JSON: ["c6","r6"]')]
+HeldIds = Annotated[tuple[Id, Id], ROW, _in_json('the id and the rev of a checkpoint, as JSON: ["c6","r6"]')]
 IN_QUERY = BeforeValidator(_digits)
 """A validator for numbers in a query, where everything is text."""
 QueryFlag = Annotated[bool, BeforeValidator(_word)]

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from locus.testing.laws.durability.outage import OutageLaws
     from locus.testing.laws.durability.stalls import StallLaws
     from locus.testing.laws.handles.saver import SaverLaws
+    from locus.testing.laws.long_term import LongTermLaws, LongTermOutageLaws, LongTermProcessLaws
     from locus.testing.laws.removal.expiry import ExpiryLaws
     from locus.testing.laws.saving.copies import CopyLaws
     from locus.testing.laws.search.metadata import MetadataLaws
@@ -46,6 +47,9 @@ __all__ = [
     "DurableLaws",
     "DurableTestStore",
     "ExpiryLaws",
+    "LongTermLaws",
+    "LongTermOutageLaws",
+    "LongTermProcessLaws",
     "MetadataLaws",
     "OutageLaws",
     "OutageTestStore",
@@ -80,6 +84,7 @@ __getattr__ = lazy_names(
         "laws.saving.copies": ("CopyLaws",),
         "stores": ("DurableTestStore", "OutageTestStore", "Stall", "StallTestStore", "TestStore"),
         "laws.removal.expiry": ("ExpiryLaws",),
+        "laws.long_term": ("LongTermLaws", "LongTermOutageLaws", "LongTermProcessLaws"),
         "laws.search.metadata": ("MetadataLaws",),
         "laws.durability.outage": ("OutageLaws",),
         "sqlite": ("SQLiteTestStore",),

@@ -148,6 +148,21 @@ def conversation(count: int, start: int = 0) -> list[Message]:
     return [message(number) for number in range(start, start + count)]
 
 
+CHANGES: dict[str, Callable[[Any, Any], Any]] = {
+    "append": lambda items, fresh: items + fresh[:1],
+    "append more": lambda items, fresh: items + fresh,
+    "trim": lambda items, fresh: items[2:] + fresh[:1],
+    "halve": lambda items, fresh: items[len(items) // 2 :],
+    "edit last": lambda items, fresh: items[:-1] + fresh[:2],
+    "edit middle": lambda items, fresh: items[: len(items) // 2] + fresh[:1] + items[len(items) // 2 + 1 :],
+    "drop last": lambda items, fresh: items[:-1],
+    "shuffle": lambda items, fresh: items[len(items) // 2 :] + items[: len(items) // 2],
+    "replace": lambda items, fresh: fresh,
+    "keep": lambda items, fresh: items,
+}
+"""Changes of a list, given items that were never used. Slices remember where they came from."""
+
+
 def rich_state() -> AgentState:
     """A state with everything that a state can have, and fields that it does not know."""
     call = ToolCall(id="call-1", name="search", arguments={"q": "ö", "deep": [1, {"x": None}], "f": -0.0})

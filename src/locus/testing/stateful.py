@@ -21,7 +21,7 @@ from locus.errors import ConflictError
 from locus.memory.checkpointer import Checkpointer, HistoryEntry
 from locus.memory.model.records import ANY, Unset
 from locus.memory.sync import SyncBackend, SyncCheckpointer
-from locus.testing.data import budget, message
+from locus.testing.data import CHANGES, budget, message
 from locus.testing.laws.base import Laws, OpenHandle, dicts, exact, present
 
 
@@ -124,51 +124,13 @@ ROUTES = (
 )
 """The pairs of threads, source and target, that are copied."""
 
-CHANGES = (
-    "append",
-    "append more",
-    "trim",
-    "halve",
-    "edit last",
-    "edit middle",
-    "drop last",
-    "shuffle",
-    "replace",
-    "keep",
-)
-
 _slots = st.integers(0, 2)
 _picks = st.integers(0, 30)
 _handles = st.integers(0, 1)
-_changes = st.sampled_from(CHANGES)
+_changes = st.sampled_from([*CHANGES])
 _parts = st.sampled_from(["messages", "metadata", "errors"])
 _names = st.none() | st.sampled_from(["fixed", "latest"])
 _metadata = st.none() | st.sampled_from([{}, {"k": 1}, {"k": True}, {"list": [1, {"x": None}]}])
-
-
-def changed(items: Sequence[Any], change: str, fresh: Sequence[Any]) -> Sequence[Any]:
-    """A changed version of a list. `fresh` are items that were never used; slices remember where they came from."""
-    middle = len(items) // 2
-    match change:
-        case "append":
-            return items + fresh[:1]  # type: ignore[operator, no-any-return]
-        case "append more":
-            return items + fresh  # type: ignore[operator, no-any-return]
-        case "trim":
-            return items[2:] + fresh[:1]  # type: ignore[operator, no-any-return]
-        case "halve":
-            return items[middle:]
-        case "edit last":
-            return items[:-1] + fresh[:2]  # type: ignore[operator, no-any-return]
-        case "edit middle":
-            return items[:middle] + fresh[:1] + items[middle + 1 :]  # type: ignore[operator, no-any-return]
-        case "drop last":
-            return items[:-1]
-        case "shuffle":
-            return items[middle:] + items[:middle]  # type: ignore[operator, no-any-return]
-        case "replace":
-            return fresh
-    return items
 
 
 @dataclass
@@ -206,12 +168,12 @@ class ThreadsMachine(RuleBasedStateMachine):
         """A changed version of a state."""
         if part == "messages":
             fresh: tuple[Message, ...] = tuple(message(number) for number in self._fresh())
-            return state.with_messages_replaced(changed(state.messages, change, fresh))
+            return state.with_messages_replaced(CHANGES[change](state.messages, fresh))
         if part == "errors":
-            return state.model_copy(update={"errors": changed(state.errors, change, tuple(map(str, self._fresh())))})
+            return state.model_copy(update={"errors": CHANGES[change](state.errors, tuple(map(str, self._fresh())))})
         entries = [{"n": number, "large": "x" * 1_100 * (number % 2)} for number in self._fresh()]
         log = list(state.metadata.get("log", []))
-        return state.with_metadata({"log": changed(log, change, entries), "note": "y" * 1_200})
+        return state.with_metadata({"log": CHANGES[change](log, entries), "note": "y" * 1_200})
 
     @rule(
         slot=_slots,
@@ -290,9 +252,9 @@ class ThreadsMachine(RuleBasedStateMachine):
         for number, (deep, change) in enumerate(turns):
             fresh = [{"n": number, "t": "z" * 40} for number in self._fresh()]
             if deep:
-                self.data = {**self.data, "deep": {"log": changed(self.data["deep"]["log"], change, fresh)}}
+                self.data = {**self.data, "deep": {"log": CHANGES[change](self.data["deep"]["log"], fresh)}}
             else:
-                self.data = {**self.data, "items": changed(self.data["items"], change, fresh), "large": "w" * 1_300}
+                self.data = {**self.data, "items": CHANGES[change](self.data["items"], fresh), "large": "w" * 1_300}
             saved_as = self.dicts[handle ^ number % 2].save(thread, self.data, name, metadata)
             self.model[thread].save(saved_as, self.data, metadata, None)
         self.touched.add(thread)

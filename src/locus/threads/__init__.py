@@ -21,7 +21,7 @@ framework" of the documentation builds one.
 """
 
 from locus.core.frozen import freeze
-from locus.memory.item_log import Addition, ItemLog, LogPoint, LogView, notes_in
+from locus.memory.item_log import Addition, ItemLog, LogPoint, notes_in
 from locus.memory.model.parts import ItemPage
 from locus.memory.model.records import ANY, CheckpointKey, Entry, NewestThreads, TaskWrites, Unset, Write
 from locus.memory.store import SPECIAL_CHANNELS
@@ -42,6 +42,7 @@ from locus.threads.encoded import (
 from locus.threads.points import (
     SessionPoint,
     metadata_of,
+    point_metadata,
     readable,
     session_ids,
     session_point,
@@ -71,7 +72,6 @@ __all__ = [
     "ItemPage",
     "Kept",
     "LogPoint",
-    "LogView",
     "NewestThreads",
     "Path",
     "ReadVersion",
@@ -88,6 +88,7 @@ __all__ = [
     "is_small",
     "metadata_of",
     "notes_in",
+    "point_metadata",
     "readable",
     "session_ids",
     "session_point",

@@ -170,7 +170,7 @@ class EncodedVersion:
         }
 
     def _referred(self, older: EncodedVersion | None = None) -> Trace:
-        """The trace for a save that goes on from this version."""
+        """What a save that goes on from this version needs to know of it: see `locus.memory.model.trace`."""
         assert self._trace is not None
         return self._trace
 

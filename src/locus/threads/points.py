@@ -15,6 +15,7 @@ from locus.errors import CorruptCheckpointError
 from locus.memory.checkpointer import metadata_of
 from locus.memory.engine import warn_of_damage
 from locus.memory.item_log import logged_change
+from locus.memory.model.codec import encode_trusted
 from locus.memory.model.records import Entry
 from locus.threads.limits import AT_ONCE, UNLIMITED, checked_limit
 from locus.threads.store import ThreadStore
@@ -22,6 +23,7 @@ from locus.threads.store import ThreadStore
 __all__ = [
     "SessionPoint",
     "metadata_of",
+    "point_metadata",
     "readable",
     "session_ids",
     "session_point",
@@ -48,16 +50,24 @@ class SessionPoint:
 
 
 def session_point(entry: Entry) -> SessionPoint:
-    """The history point of an entry of a session that is a log."""
+    """The history point of an entry of a session: of a log, or of a document with `point_metadata`."""
     log = logged_change(entry.metadata)
     count, change = (log.items, log.change) if log else (None, "")
     return SessionPoint(entry.checkpoint_id, entry.parent_id, entry.created_at, count, change)
 
 
+def point_metadata(change: str, items: int) -> dict[str, str]:
+    """Metadata for a checkpoint of a document that is a session: `session_point` reads the change and the count there.
+
+    They are one text, because databases index every value.
+    """
+    return {"log": encode_trusted([change, items])}
+
+
 async def session_points(
     store: ThreadStore, thread_id: str, namespace: str, limit: int | None = 10, before: str | None = None
 ) -> list[SessionPoint]:
-    """The points in the history of a session that is a log, newest first. No items are read."""
+    """The points in the history of a session, newest first. No items are read."""
     return [session_point(entry) for entry in await store.history(thread_id, namespace, limit, before)]
 
 

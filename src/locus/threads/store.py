@@ -62,6 +62,10 @@ class ThreadStore:
             raise options_of_open_store(options, own)
         return cls(store_of(store))
 
+    def begin_beside(self) -> None:
+        """Allow a new store to begin where another framework keeps its threads. Call it before the first use."""
+        self._store.engine.begins_beside = True
+
     def lent(self) -> ThreadStore:
         """This store for a further user, who does not close it."""
         return ThreadStore(self._store, lender=self if self._is_owner else self._lender)

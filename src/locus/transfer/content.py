@@ -47,21 +47,16 @@ class MovedCheckpoint:
     @property
     def header(self) -> tuple[Any, ...]:
         """Everything but the content and the writes, normalized for comparison."""
-        return header(self.namespace, self.checkpoint_id, self.parent_id, self.created_at, self.metadata)
+        return header_of(self)
 
     @property
     def writes_digest(self) -> bytes:
         return writes_digest(self.writes)
 
 
-def header(
-    namespace: str, checkpoint_id: str, parent_id: str | None, created_at: datetime, metadata: str
-) -> tuple[Any, ...]:
-    return namespace, checkpoint_id, parent_id, created_at.astimezone(UTC), canonical(comparable_metadata(metadata))
-
-
-def entry_header(entry: Entry) -> tuple[Any, ...]:
-    return header(entry.namespace, entry.checkpoint_id, entry.parent_id, entry.created_at, entry.metadata)
+def header_of(record: MovedCheckpoint | Entry) -> tuple[Any, ...]:
+    metadata = canonical(comparable_metadata(record.metadata))
+    return record.namespace, record.checkpoint_id, record.parent_id, record.created_at.astimezone(UTC), metadata
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,6 +46,7 @@ async def import_store(
     `destination_token` is for a destination on a server.
     """
     target = open_store(destination, destination_token)
+    target.engine.begins_beside = True  # it may be where the threads come from
     name = target.engine.identity
     origin: Source | None = None
     try:

@@ -52,17 +52,13 @@ class StoreItems:
                     if not report.dry_run:
                         report.items_moved += await destination.restore(page)
                         _verify(page, await destination.stored(page))
-        except CapabilityError:
+        except (CapabilityError, ConfigurationError) as error:
             report.items = await self.count()
-            text = (
-                f"{report.items:,} items of LangGraph's long-term memory (LocusStore) were not copied: that needs "
-                "SQLite or PostgreSQL at the destination"
-            )
-            report.problems.append(Problem("", CapabilityError.__name__, text))
-        except ConfigurationError as error:
-            report.items = await self.count()
-            text = f"{report.items:,} items of LangGraph's long-term memory (LocusStore) were not copied: {error}"
-            report.problems.append(Problem("", ConfigurationError.__name__, text))
+            unable = isinstance(error, CapabilityError)
+            why = "that needs SQLite or PostgreSQL at the destination" if unable else str(error)
+            text = f"{report.items:,} items of LangGraph's long-term memory (LocusStore) were not copied: {why}"
+            kind = CapabilityError if unable else ConfigurationError
+            report.problems.append(Problem("", kind.__name__, text))
         except CorruptCheckpointError as error:
             report.problems.append(Problem.of("", error))
 

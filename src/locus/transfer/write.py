@@ -17,7 +17,7 @@ from locus.memory.engine import KeepsWrites
 from locus.memory.model.ids import check_id, check_ids, new_id
 from locus.memory.model.records import Base, Commit, Entry, TaskWrites, Verdict, Write
 from locus.memory.store import SPECIAL_CHANNELS, CheckpointStore
-from locus.transfer.content import MovedCheckpoint, MovedContent, Planned, entry_header
+from locus.transfer.content import MovedCheckpoint, MovedContent, Planned, header_of
 
 _MAX_REMEMBERED = 1_000
 """How many saved checkpoints are remembered as bases of deltas. A fork of an older one costs a little more."""
@@ -62,7 +62,7 @@ class ThreadWriter:
             return False
         at = self._at.get(namespace, 0)
         entry = self._present[namespace][at]
-        if entry_header(entry) != checkpoint.header:
+        if header_of(entry) != checkpoint.header:
             raise self._conflict(
                 f"checkpoint {entry.checkpoint_id!r} stands where the source has {checkpoint.checkpoint_id!r}"
                 if entry.checkpoint_id != checkpoint.checkpoint_id

@@ -25,7 +25,6 @@ For each record there is a pair of functions: `…_text` or `…_data` writes it
 
 from __future__ import annotations
 
-import json
 import re
 from base64 import b64decode, urlsafe_b64encode
 from collections.abc import Sequence
@@ -36,9 +35,8 @@ from urllib.parse import quote, unquote_to_bytes
 from locus.errors import CorruptCheckpointError, InvalidIdError
 from locus.memory.model import table
 from locus.memory.model.changes import ItemChange, ListDiff, PayloadDiff, ValueChange
-from locus.memory.model.codec import MAX_DEPTH, decode, encode, encode_trusted
-from locus.memory.model.ids import check_text
-from locus.memory.model.manifest import MOST, by_branch
+from locus.memory.model.codec import decode, encode, encode_trusted
+from locus.memory.model.manifest import by_branch
 from locus.memory.model.parts import Window
 from locus.memory.model.records import (
     ANY,
@@ -63,6 +61,8 @@ from locus.memory.model.sizes import Freed, ListSize, ThreadSizes
 PROTOCOL = 1
 PROTOCOL_HEADER = "Locus-Protocol"
 SERVICE = "locus"
+SPACES = "/spaces"
+"""The path below which a server has its other key spaces, each with the routes of a store."""
 MOST_LISTS = 64
 """How many lists a window may name. A state has only a handful of lists that can be long."""
 
@@ -153,12 +153,7 @@ def outcome_data(outcome: Outcome) -> dict[str, Any]:
     if outcome.verdict is Verdict.COMMITTED:
         data |= {"seq": outcome.seq, "parent_id": outcome.parent_id, "repeated": outcome.repeated}
     if outcome.replaced is not None:
-        data["replaced"] = [
-            outcome.replaced.checkpoint_id,
-            outcome.replaced.seq,
-            outcome.replaced.rev,
-            outcome.replaced.parent_id,
-        ]
+        data["replaced"] = [*_named(outcome.replaced).values()]
     return data
 
 
@@ -177,16 +172,7 @@ def entry_data(entry: Entry) -> dict[str, Any]:
     metadata = decode(entry.metadata)
     if not isinstance(metadata, dict):
         raise CorruptCheckpointError("stored metadata is no object")
-    return {
-        "thread_id": entry.thread_id,
-        "namespace": entry.namespace,
-        "checkpoint_id": entry.checkpoint_id,
-        "parent_id": entry.parent_id,
-        "seq": entry.seq,
-        "rev": entry.rev,
-        "created_at": entry.created_at.isoformat(),
-        "metadata": metadata,
-    }
+    return _named(entry) | {"created_at": entry.created_at.isoformat(), "metadata": metadata}
 
 
 def entry_from(data: Any) -> Entry:
@@ -215,8 +201,8 @@ def diff_data(diff: PayloadDiff) -> dict[str, Any]:
     return _named(diff) | {"values": [_named(change) for change in diff.values], "lists": lists}
 
 
-def _named(result: PayloadDiff | ListDiff | ItemChange | ValueChange) -> dict[str, Any]:
-    return {field.name: getattr(result, field.name) for field in fields(result)}
+def _named(record: PayloadDiff | ListDiff | ItemChange | ValueChange | Entry | Known) -> dict[str, Any]:
+    return {field.name: getattr(record, field.name) for field in fields(record)}
 
 
 def diff_from(data: Any) -> PayloadDiff:
@@ -239,55 +225,12 @@ def path_text(path: Path) -> str:
     return encode_trusted(path)
 
 
-def path_from(text: str) -> Path:
-    """Read a path to a list from a query. Raises ValueError if the text is none."""
-    return _checked_path(_json_list(text))
-
-
 def window_text(window: Window) -> str:
     return encode_trusted([window.last, sorted(window.paths)])
 
 
-def window_from(text: str) -> Window:
-    """Read a window from a query. Raises ValueError if the text is none."""
-    last, paths = _json_list(text, 2)
-    if type(last) is not int or not 1 <= last <= MOST:
-        raise ValueError("no number of items")
-    if not isinstance(paths, list) or len(paths) > MOST_LISTS:
-        raise ValueError("no lists, or too many")
-    return Window(last, frozenset(_checked_path(path) for path in paths))
-
-
 def held_text(held: Base) -> str:
     return encode_trusted([held.checkpoint_id, held.rev])
-
-
-def held_from(text: str) -> Base:
-    """Read the checkpoint that a client has. Raises ValueError if the text is none. Its ids are not checked."""
-    checkpoint_id, rev = _json_list(text, 2)
-    if not isinstance(checkpoint_id, str) or not isinstance(rev, str):
-        raise ValueError("no checkpoint")
-    return Base(checkpoint_id, rev)
-
-
-def _json_list(text: str, length: int | None = None) -> list[Any]:
-    try:
-        values = json.loads(text)
-    except RecursionError:
-        raise ValueError("nested too deeply") from None
-    if not isinstance(values, list) or length not in (None, len(values)):
-        raise ValueError("no list of this length")
-    return values
-
-
-def _checked_path(names: Any) -> Path:
-    if not isinstance(names, list) or not 0 < len(names) <= MAX_DEPTH:
-        raise ValueError("no path")
-    for name in names:
-        if not isinstance(name, str):
-            raise ValueError("no name")
-        check_text(name, "a name in a path")
-    return tuple(names)
 
 
 def stored_text(stored: Stored) -> str:
@@ -356,13 +299,7 @@ def writes_text(task: TaskWrites) -> str:
 
 
 def write_data(write: Write) -> dict[str, Any]:
-    return {
-        "task_id": write.task_id,
-        "task_path": write.task_path,
-        "idx": write.idx,
-        "channel": write.channel,
-        "value": decode(write.value),
-    }
+    return write._asdict() | {"value": decode(write.value)}
 
 
 def write_from(data: Any) -> Write:

@@ -40,12 +40,18 @@ class MemoryObjectStore(ObjectStore):
         self._lock: threading.Lock = threading.Lock() if shared is None else shared._lock
         self.received = 0
         """How many bytes of objects this handle was sent."""
+        self._folders: dict[str, MemoryObjectStore] = {} if shared is None else shared._folders
         self._before = before or _nothing
         self._after = after or _nothing
 
     @property
     def identity(self) -> str:
         return self._identity
+
+    def below(self, folder: str) -> MemoryObjectStore:
+        return MemoryObjectStore(
+            before=self._before, after=self._after, shared=self._folders.setdefault(folder, MemoryObjectStore())
+        )
 
     def translate(self, error: BaseException) -> CheckpointError:
         return BackendUnavailableError(str(error))

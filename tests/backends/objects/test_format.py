@@ -180,7 +180,7 @@ async def test_objects_in_format_1_are_read_and_carried_on(swept: bool) -> None:
         assert again is not None
         assert (again.head, again.manifest, again.runs) == (found.head, found.manifest, found.runs)
         if thread_id == THREAD:
-            assert await ObjectEngine(store).copy(THREAD, "copy", None, None) == 14
+            assert await ObjectEngine(store).copy(THREAD, "copy", None) == 14
             assert store.objects["locus.json"][0] == b'{"format":2}\n'
 
 

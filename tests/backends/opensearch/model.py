@@ -261,7 +261,7 @@ class ModelEngine(OpenSearchEngine):
 
     def __init__(self, index: ModelIndex, before: Hook | None = None) -> None:
         config = OpenSearchConfig([{"host": "model", "port": 0}], "model", 1.0)
-        super().__init__(config, lambda: ModelClient(config, index, before), connections=8)
+        super().__init__(config, lambda _: ModelClient(config, index, before), connections=8)
 
 
 def open_model(index: ModelIndex, before: Hook | None = None, **options: Any) -> Checkpointer:

@@ -163,7 +163,7 @@ def test_a_flavour_that_overrides_it_yields_statements_without_it() -> None:
         return [(1, 11), (2, 12)] if "unnest($1::text[])" in text else []
 
     made = [
-        *statements_of(engine._migrate(), answer),
+        *statements_of(engine._migration(), answer),
         *statements_of(together.steps(sql, [*commits, *tasks], creating=True), answer),
         *statements_of(postgresql_commit.confirm(sql, "t"), answer),
     ]

@@ -13,6 +13,7 @@ from locus.memory.backends.redis.schema import index_field, net, payload_text, p
 from locus.memory.backends.redis.search import first_entry_showing, token
 from locus.memory.model.ids import words
 from locus.memory.model.records import ANY, Base, Commit, Entry, Extent, Run
+from locus.memory.model.retention import Listed
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
 AT = b"1763211323000001"
@@ -90,10 +91,10 @@ def test_a_copy_takes_only_what_its_checkpoints_need() -> None:
     at = place("ns", "c1")
     writes = [b"d" + at, net("task"), b"t" + at + b"task", b"w", b"d" + place("ns", "c2"), b""]
     contents = ThreadContents([b"2", -1, [b"1", b"2"], entries, payloads, runs, writes])
-    count, arguments = contents.copy_arguments("dest", "born", "ns", {"c1"})
+    count, arguments = contents.copy_arguments("dest", "born", Listed("ns", {"c1"}))
     assert (count, arguments[:5]) == (1, ["dest", b"2", "", "born", 1])
     assert arguments[13:] == [1, b"b 0", b"0 1 [1]", 1, at, b"task", b"w"]
-    count, arguments = contents.copy_arguments("dest", "born", None, None)
+    count, arguments = contents.copy_arguments("dest", "born", None)
     assert count == 2
     assert (b"b 1" in arguments, arguments[arguments.index("b") + 1]) == (True, "1")
 

@@ -285,7 +285,7 @@ class SQLGroupLaws(ABC):
             dice = random.Random(seed)
             for _ in range(10):
                 source, dest = dice.sample(threads, 2)
-                await engine.copy(source, dest, None, None)
+                await engine.copy(source, dest, None)
                 await engine.commit(first(source, f"alone {dice.random()}"))
                 found = await engine.history(dest, None, 2, None)
                 await engine.delete(dest, None, {entry.seq: entry.rev for entry in found[1:]})

@@ -60,7 +60,7 @@ class LostSaveLaws:
         """It does not stand for it."""
         await self.save(engine, first("t"))
         await self.save(engine, after("a", "t", "b"))
-        assert await engine.copy("t", "copy", None, None) == 2
+        assert await engine.copy("t", "copy", None) == 2
         await self._lose_the_last(engine)
         await other.commit(after("a", "t", "c"))
         assert (await self.save(engine, _third())).verdict is Verdict.STALE_BASE

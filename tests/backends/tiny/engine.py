@@ -7,6 +7,7 @@ from itertools import islice
 
 from locus.errors import BackendUnavailableError, CheckpointError
 from locus.memory.engine import Engine
+from locus.memory.model.commit_rules import decide
 from locus.memory.model.ids import Pattern
 from locus.memory.model.matching import newest
 from locus.memory.model.records import Commit, Entry, Outcome, Stored
@@ -32,7 +33,11 @@ class TinyEngine(Engine):
         return table.row(namespace, checkpoint_id) if table else None
 
     async def commit(self, commit: Commit) -> Outcome:
-        return self._tables.setdefault(commit.thread_id, ThreadTable(commit.thread_id)).commit(commit)
+        table = self._tables.setdefault(commit.thread_id, ThreadTable(commit.thread_id))
+        outcome = decide(commit, table)
+        if outcome.is_written:
+            table.add(commit, outcome)
+        return outcome
 
     async def read(self, thread_id: str, namespace: str, checkpoint_id: str | None) -> Stored | None:
         row = self._row(thread_id, namespace, checkpoint_id)

@@ -20,7 +20,7 @@ from locus.memory.backends.file.schema import CHECKSUM_KEY, SEAL_START, checkpoi
 from locus.memory.model.codec import encode
 from locus.memory.model.manifest import wanted
 from locus.memory.model.payloads import dict_from
-from locus.memory.model.records import Commit, Entry, Run, Stored, TaskWrites, Write
+from locus.memory.model.records import Commit, Entry, Outcome, Run, Stored, TaskWrites, Verdict, Write
 from locus.memory.model.table import Row, ThreadTable
 from tests.fuzz.places import scratch
 
@@ -112,7 +112,7 @@ def _salvaged(log: LogFile) -> int:
 def _log() -> bytes:
     """A short log with all that one can have."""
     at, table = datetime(2026, 1, 1, tzinfo=UTC), ThreadTable("t")
-    table.commit(
+    table.add(
         Commit(
             "t",
             "default",
@@ -123,7 +123,8 @@ def _log() -> bytes:
             '{"messages":[]}',
             '[[["messages"],[["b",0,0,2]]]]',
             (Run("b", 0, 0, 2, '[{"role":"user"},2]'),),
-        )
+        ),
+        Outcome(Verdict.COMMITTED, 1),
     )
     records = list(records_of(table))
     entry = Entry("t", "default", "c2", "c1", 2, "r2", at, "{}")

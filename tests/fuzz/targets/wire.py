@@ -12,23 +12,22 @@ from typing import Any, Final
 from locus.memory.backends.http.locus_server import _read
 from locus.server.auth import parse_tokens
 from locus.server.rates import Rate
+from locus.server.routes.engine import PartQuery
 from locus.wire.format import (
     diff_from,
     entry_from,
     exported_from,
     from_etag,
     from_segment,
-    held_from,
     hit_from,
     newest_threads_from,
     outcome_from,
-    path_from,
     segment,
     sizes_from,
     stored_from,
-    window_from,
     write_from,
 )
+from locus.wire.problems import Problem
 from tests.fuzz.judge import expects
 
 _ANSWERS: Final[tuple[Callable[[Any], Any], ...]] = (
@@ -53,13 +52,17 @@ def _of_answers(data: bytes) -> int:
     return made
 
 
+def _parameter(name: str) -> Callable[[str], object]:
+    return lambda text: PartQuery.check({name: text})
+
+
 def _of_paths(data: bytes) -> int:
     text, failed = data.decode(errors="replace"), None
     expects(from_segment(segment(text)) == text or not text, "an id in a path came back as another one")
-    for read in (from_segment, from_etag, path_from, window_from, held_from):
+    for read in (from_segment, from_etag, *map(_parameter, ("path", "window", "held"))):
         try:
             read(text)
-        except ValueError:
+        except (ValueError, Problem):
             pass  # a request that says it is refused
         except Exception as error:  # noqa: BLE001 - each of them is to have its turn
             failed = failed or error

@@ -41,9 +41,9 @@ async def test_a_field_of_a_newer_version_is_kept(item: dict[str, Any]) -> None:
     """It is out of sight, or an error if the model of the framework has none that it does not know."""
     service = LocusSessionService("memory")
     session = await service.create_session(**ALICE, session_id="s")
-    log = service._store.log(thread_of("shop", "alice", "s"), NAMESPACE)
+    document = service._store.document(thread_of("shop", "alice", "s"), NAMESPACE, ("items",))
     newer = {**event().model_dump(mode="json", exclude_none=True), **item}
-    await log.put([newer], {}, if_latest=await log.latest())
+    await document.save({}, lists={"items": [newer]})
     if "actions" in item:
         with pytest.raises(CorruptCheckpointError, match="a newer version of ADK"):
             await service.get_session(**ALICE, session_id="s")
@@ -52,4 +52,32 @@ async def test_a_field_of_a_newer_version_is_kept(item: dict[str, Any]) -> None:
         assert found is not None
         session = found
         await service.append_event(session, event("next", at=2.0))
-    assert (await log.read())[0] == newer
+    page = await document.items("items")
+    assert page is not None
+    assert page.items[0] == newer
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+async def test_a_cancelled_append_is_settled_when_the_caller_goes_on(when: str) -> None:
+    service = LocusSessionService("memory")
+    session = await service.create_session(**ALICE, session_id="s")
+    store, waiting = service._store._store, asyncio.Event()
+    commit = store.commit
+
+    async def interrupted(given: Any) -> Any:
+        store.commit = commit  # type: ignore[method-assign]
+        if when == "after":
+            await commit(given)
+        waiting.set()
+        await asyncio.Event().wait()
+
+    store.commit = interrupted  # type: ignore[method-assign,assignment]
+    said = event("cancelled")
+    task = asyncio.create_task(service.append_event(session, said))
+    await waiting.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    found = await service.get_session(**ALICE, session_id="s")
+    assert found is not None
+    assert found.events == [said]

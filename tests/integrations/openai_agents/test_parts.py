@@ -25,15 +25,14 @@ class Rows:
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.count = 0
-        rows = self
-
-        class Connection(sqlite3.Connection):
-            def __init__(self, *args: Any, **options: Any) -> None:
-                super().__init__(*args, **options)
-                self.row_factory = rows._counted
-
         connect = sqlite3.connect
-        patch.setattr(sqlite3, "connect", lambda *args, **options: connect(*args, factory=Connection, **options))
+
+        def counted(*args: Any, **options: Any) -> sqlite3.Connection:
+            connection: sqlite3.Connection = connect(*args, **options)
+            connection.row_factory = self._counted
+            return connection
+
+        patch.setattr(sqlite3, "connect", counted)
 
     def _counted(self, _cursor: sqlite3.Cursor, row: tuple[Any, ...]) -> tuple[Any, ...]:
         self.count += 1

@@ -1,6 +1,6 @@
 """`LocusSessionService`: the sessions of ADK in a Locus store, with their whole history.
 
-A session is a log of events (see `locus.threads.ItemLog`), with its state in a field beside them. So an event and what
+A session is a document (see `locus.threads.Document`): a list of events, and its state in a field. So an event and what
 it does to the state of the session are one checkpoint, and the id of the newest one is what ADK calls the revision
 marker of a session: whoever appends names the checkpoint that he has seen, and is refused if there is a newer one. No
 clock has a part in that. State with the prefix `user:` or `app:` is kept by `shared_state`.
@@ -9,10 +9,11 @@ clock has a part in that. State with the prefix `user:` or `app:` is kept by `sh
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
+from contextlib import suppress
 from copy import deepcopy
-from dataclasses import dataclass, field
-from functools import lru_cache
+from dataclasses import dataclass
+from functools import lru_cache, partial
 from typing import Any, Final, NamedTuple, TypeVar
 
 from google.adk.errors import StaleSessionError
@@ -28,16 +29,28 @@ from google.adk.sessions.state import State
 from pydantic import ValidationError
 from typing_extensions import override
 
-from locus.errors import CheckpointNotFoundError, ConflictError, CorruptCheckpointError
+from locus.core.tasks import finished
+from locus.errors import CheckpointNotFoundError, ConflictError, CorruptCheckpointError, LocusError
 from locus.integrations.google_adk import NAMESPACE
 from locus.integrations.google_adk.names import thread_of
 from locus.integrations.google_adk.shared_state import SharedState, SharedStates
-from locus.threads import AsyncStoreUser, ItemLog, LogView, SessionPoint, readable, session_points, warn_of_damage
+from locus.threads import (
+    AsyncStoreUser,
+    Document,
+    Kept,
+    SessionPoint,
+    Version,
+    point_metadata,
+    readable,
+    session_points,
+    warn_of_damage,
+)
 from locus.threads.ids import parted, shown_thread
 from locus.threads.json import encode_trusted
 
 __all__ = ["LocusSessionService", "SessionPoint"]
 
+_EVENTS: Final = "items"
 _STATE: Final = "state"
 _UPDATED: Final = "last_update_time"
 """The field with the time of a session that has no events yet."""
@@ -87,19 +100,36 @@ class StateDelta(NamedTuple):
 
 @dataclass(slots=True)
 class _HeldSession:
-    """The part of a session that a service holds in memory, as of a checkpoint."""
+    """A session whose latest checkpoint a service holds in memory, without its events."""
 
-    log: ItemLog
-    checkpoint_id: str | None = None
-    fields: dict[str, Any] = field(default_factory=dict)
+    document: Document
+    version: Version | None = None
     newest: Any = None
     """The newest event."""
 
-    def remember(self, checkpoint_id: str, fields: dict[str, Any], newest: Sequence[Any]) -> None:
-        self.checkpoint_id, self.fields, self.newest = checkpoint_id, fields, newest[-1] if newest else None
+    @property
+    def checkpoint_id(self) -> str | None:
+        return None if self.version is None else self.version.checkpoint_id
+
+    def remember(self, version: Version, newest: Sequence[Any]) -> None:
+        self.version, self.newest = version, newest[-1] if newest else None
 
     def forget(self) -> None:
-        self.checkpoint_id, self.fields, self.newest = None, {}, None
+        self.version = self.newest = None
+
+    async def save(
+        self, fields: Mapping[str, Any], new: Sequence[Any], after: Version | None, latest: str | None, change: str
+    ) -> Version:
+        """Save a session that goes on from a version with new events, if nobody has changed it since the latest."""
+        kept = 0 if after is None else after.counts[_EVENTS]
+        lists, metadata = {_EVENTS: Kept(kept, new)}, point_metadata(change, kept + len(new))
+        save = partial(self.document.save, fields, lists=lists, after=after, metadata=metadata, if_latest=latest)
+        try:
+            return await save()
+        except asyncio.CancelledError:
+            with suppress(LocusError):  # once more: it is stored by the one or by the other, and then that is settled
+                await finished(save())
+            raise
 
 
 class LocusSessionService(AsyncStoreUser, BaseSessionService):
@@ -116,7 +146,10 @@ class LocusSessionService(AsyncStoreUser, BaseSessionService):
         self._held = lru_cache(maxsize=_HELD)(self._hold)
 
     def _hold(self, thread_id: str) -> _HeldSession:
-        return _HeldSession(self._store.log(thread_id, self._namespace))
+        return _HeldSession(self._document(thread_id))
+
+    def _document(self, thread_id: str) -> Document:
+        return self._store.document(thread_id, self._namespace, (_EVENTS,))
 
     @override
     async def create_session(
@@ -135,13 +168,13 @@ class LocusSessionService(AsyncStoreUser, BaseSessionService):
         fields = _fields(delta.session, delta) | {_UPDATED: now}
         held = self._held(thread_of(app_name, user_id, session_id))
         try:
-            created = await held.log.put([], fields, if_latest=None, change="create")
+            created = await held.save(fields, [], None, None, "create")
         except ConflictError:
             raise AlreadyExistsError("a session with this id exists already") from None
-        await self._change_shared(app_name, user_id, delta, created)
-        held.remember(created, fields, [])
+        await self._change_shared(app_name, user_id, delta, created.checkpoint_id)
+        held.remember(created, [])
         user, app = await self._shared_states(app_name, user_id)
-        return _session((app_name, user_id, session_id), created, fields, now, [], user, app)
+        return _session((app_name, user_id, session_id), created, now, [], user, app)
 
     @override
     async def get_session(
@@ -158,23 +191,27 @@ class LocusSessionService(AsyncStoreUser, BaseSessionService):
         `at` is a checkpoint of `history`: the session as it was then, with the state of the user and of the app as it
         is now. Nothing can be appended to it; `fork_session` makes one that goes on from there.
         """
-        held = self._held(thread_of(app_name, user_id, session_id))
+        thread_id = thread_of(app_name, user_id, session_id)
+        held = self._held(thread_id)
         limit = None if config is None else config.num_recent_events
         after = None if config is None else config.after_timestamp
         most = None if after or limit is None else max(limit, 1)  # the newest event is good to know
-        view, (user, app) = await _both(held.log.view(most, at), self._shared_states(app_name, user_id))
-        if view is None:
+        reads = held.document.read(at, newest=most), self._shared_states(app_name, user_id)
+        version, (user, app) = await _both(*reads)
+        if version is None and at is not None:
+            raise await self._store.not_found(thread_id, self._namespace, at)
+        if version is None:
             return None
+        items = _items(version, thread_id)
         if at is None:
-            user, app = await self._completed(app_name, user_id, view, user, app)
-            held.remember(view.entry.checkpoint_id, _checked(view), view.items)
-        events = [_event(item, view) for item in view.items] if limit != 0 else []
+            user, app = await self._completed(thread_id, version, user, app)
+            held.remember(version, items)
+        events = [_event(item, thread_id) for item in items] if limit != 0 else []
         if after:
             events = [event for event in events if event.timestamp >= after]
         if limit:
             events = events[-limit:]
-        names = (app_name, user_id, session_id)
-        return _session(names, view.entry.checkpoint_id, _checked(view), _updated(view), events, user, app)
+        return _session((app_name, user_id, session_id), version, _updated(version, thread_id), events, user, app)
 
     @override
     async def list_sessions(self, *, app_name: str, user_id: str | None = None) -> ListSessionsResponse:
@@ -186,30 +223,29 @@ class LocusSessionService(AsyncStoreUser, BaseSessionService):
         prefix = f"{thread_of(app_name, user_id)}/"
         threads = [one for one in await self._store.list_threads(prefix=prefix) if len(parted(one)) == 3]
         damaged: list[CorruptCheckpointError] = []
-        views = await readable(self._listed, threads, damaged)
-        named_views = [(parted(one), view) for one, view in views if view is not None]
-        users = sorted({names[1] for names, _ in named_views})
+        listed = await readable(self._listed, threads, damaged)
+        stored = [(parted(one), version) for one, version in listed if version is not None]
+        users = sorted({names[1] for names, _ in stored})
         without_state: list[CorruptCheckpointError] = []
         states = dict(await readable(lambda one: self._states.read(thread_of(app_name, one)), users, without_state))
         if user_id is not None and without_state:
             raise without_state[0]
-        app = await self._states.read(thread_of(app_name)) if named_views else _NO_STATE
+        app = await self._states.read(thread_of(app_name)) if stored else _NO_STATE
         sessions = [
-            _session(names, view.entry.checkpoint_id, view.fields, _updated(view), [], states[names[1]], app)
-            for names, view in named_views
+            _session(names, version, _updated(version, thread_of(*names)), [], states[names[1]], app)
+            for names, version in stored
             if names[1] in states
         ]
         warn_of_damage([*damaged, *without_state])
         sessions.sort(key=lambda session: (session.last_update_time, session.user_id, session.id))
         return ListSessionsResponse(sessions=sessions)
 
-    async def _listed(self, thread_id: str) -> LogView | None:
-        """The session in a thread, without its events; None if the thread holds something else."""
-        view = await self._store.log(thread_id, self._namespace).view(1)
-        if view is not None:
-            _checked(view)
-            _updated(view)
-        return view
+    async def _listed(self, thread_id: str) -> Version | None:
+        """The session in a thread, with its newest event; None if the thread holds something else."""
+        version = await self._document(thread_id).read(newest=1)
+        if version is not None:
+            _updated(version, thread_id)
+        return version
 
     @override
     async def delete_session(self, *, app_name: str, user_id: str, session_id: str) -> None:
@@ -217,7 +253,7 @@ class LocusSessionService(AsyncStoreUser, BaseSessionService):
         thread_id = thread_of(app_name, user_id, session_id)
         held = self._held(thread_id)
         held.forget()
-        await held.log.delete()
+        await finished(held.document.delete())
 
     @override
     async def get_user_state(self, *, app_name: str, user_id: str) -> dict[str, Any]:
@@ -238,7 +274,7 @@ class LocusSessionService(AsyncStoreUser, BaseSessionService):
         item = _item(event)
         thread_id = thread_of(session.app_name, session.user_id, session.id)
         # The tasks of a run share one session object: each has to see the marker that the one before it has left.
-        async with self._store.document(thread_id, self._namespace).lock():
+        async with self._document(thread_id).lock():
             if any(known == event for known in session.events[-_NEWEST:] if known.id == event.id):
                 return event
             marker, updated = await self._append(self._held(thread_id), session, item)
@@ -253,28 +289,29 @@ class LocusSessionService(AsyncStoreUser, BaseSessionService):
         for _ in range(_ATTEMPTS):
             before = marker
             if marker is None or marker != held.checkpoint_id:
-                view = await held.log.view(1)
-                if view is None:
+                version = await held.document.read(newest=1)
+                if version is None or version.entry is None:
                     raise SessionNotFoundError(_NOT_FOUND)
-                await self._completed(session.app_name, session.user_id, view)
-                held.remember(view.entry.checkpoint_id, _checked(view), view.items)
-                before = view.entry.parent_id
-            latest = held.checkpoint_id
-            assert latest is not None
+                await self._completed(held.document.thread_id, version)
+                held.remember(version, _items(version, held.document.thread_id))
+                before = version.entry.parent_id
+            there = held.version
+            assert there is not None
+            latest = there.checkpoint_id
             if held.newest == item and marker in (None, latest, before):
                 return latest, item["timestamp"]  # it is stored already, and perhaps the answer got lost
             if marker != latest and (marker is not None or not _is_newest(session, held.newest)):
                 raise StaleSessionError(_STALE)
-            fields = _fields(held.fields.get(_STATE, {}) | delta.session, delta)
+            fields = _fields(there.fields.get(_STATE, {}) | delta.session, delta)
             try:
-                stored = await held.log.put([item], fields, if_latest=latest)
+                stored = await held.save(fields, [item], there, latest, "add")
             except ConflictError:
                 held.forget()
                 continue
             held.forget()  # until all of it is stored
-            await self._change_shared(session.app_name, session.user_id, delta, stored)
-            held.remember(stored, fields, [item])
-            return stored, item["timestamp"]
+            await self._change_shared(session.app_name, session.user_id, delta, stored.checkpoint_id)
+            held.remember(stored, [item])
+            return stored.checkpoint_id, item["timestamp"]
         raise StaleSessionError(_STALE)
 
     async def history(
@@ -321,15 +358,20 @@ class LocusSessionService(AsyncStoreUser, BaseSessionService):
 
         What came after it stays in the history. The state of the user and of the app, and artifacts, stay as they are.
         """
-        held = self._held(thread_of(app_name, user_id, session_id))
+        thread_id = thread_of(app_name, user_id, session_id)
+        held = self._held(thread_id)
         for _ in range(_ATTEMPTS):
-            earlier, latest = await held.log.view(0, at), await held.log.view(0)
-            if earlier is None or latest is None:
+            earlier = await held.document.read(at, newest=0)
+            if earlier is None:
+                raise await self._store.not_found(thread_id, self._namespace, at)
+            latest = await held.document.read(newest=0)
+            if latest is None:
                 raise SessionNotFoundError(_NOT_FOUND)
-            await self._completed(app_name, user_id, latest)
-            fields = {name: value for name, value in _checked(earlier).items() if name != _SHARED}
+            await self._completed(thread_id, latest)
+            _items(earlier, thread_id)
+            fields = {name: value for name, value in earlier.fields.items() if name != _SHARED}
             try:
-                await held.log.put([], fields, if_latest=latest.entry.checkpoint_id, after=at, change="rewind")
+                await held.save(fields, [], earlier, latest.checkpoint_id, "rewind")
             except ConflictError:
                 continue
             held.forget()
@@ -351,18 +393,17 @@ class LocusSessionService(AsyncStoreUser, BaseSessionService):
         await self._states.change(thread_of(app_name), delta.app, checkpoint_id)
 
     async def _completed(
-        self,
-        app_name: str,
-        user_id: str,
-        view: LogView,
-        user: SharedState | None = None,
-        app: SharedState | None = None,
+        self, thread_id: str, version: Version, user: SharedState | None = None, app: SharedState | None = None
     ) -> tuple[SharedState, SharedState]:
         """The states of the user and of the app, after completing the changes of a session's newest event."""
-        parts, checkpoint_id, at = _checked(view).get(_SHARED, {}), view.entry.checkpoint_id, view.entry.created_at
+        _items(version, thread_id)
+        assert version.entry is not None
+        app_name, user_id, _ = parted(thread_id)
+        parts, checkpoint_id = version.fields.get(_SHARED, {}), version.checkpoint_id
         if user is None or app is None:
             user, app = await self._shared_states(app_name, user_id) if parts else (_NO_STATE, _NO_STATE)
-        user_thread, app_thread, time = thread_of(app_name, user_id), thread_of(app_name), at.timestamp()
+        user_thread, app_thread = thread_of(app_name, user_id), thread_of(app_name)
+        time = version.entry.created_at.timestamp()
         user = await self._states.complete(user_thread, parts.get("user", {}), checkpoint_id, time, user)
         app = await self._states.complete(app_thread, parts.get("app", {}), checkpoint_id, time, app)
         return user, app
@@ -378,49 +419,49 @@ def _fields(state: dict[str, Any], delta: StateDelta) -> dict[str, Any]:
 
 def _session(
     names: tuple[str, ...],
-    checkpoint_id: str,
-    fields: dict[str, Any],
+    version: Version,
     updated: float,
     events: list[Event],
     user: SharedState,
     app: SharedState,
 ) -> Session:
     """A new session object with its own state, and that of its user and app. Callers may change it."""
-    state = deepcopy(fields.get(_STATE, {}))
+    state = deepcopy(version.fields.get(_STATE, {}))
     state.update({f"{State.APP_PREFIX}{key}": deepcopy(value) for key, value in app.state.items()})
     state.update({f"{State.USER_PREFIX}{key}": deepcopy(value) for key, value in user.state.items()})
     app_name, user_id, session_id = names
     session = Session(
         id=session_id, app_name=app_name, user_id=user_id, state=state, events=events, last_update_time=updated
     )
-    session._storage_update_marker = checkpoint_id
+    session._storage_update_marker = version.checkpoint_id
     return session
 
 
-def _checked(view: LogView) -> dict[str, Any]:
-    """The fields of a session as it was read. Raises if they are not those of a session."""
-    fields = view.fields
-    shared = fields.get(_SHARED, {})
+def _items(version: Version, thread_id: str) -> Sequence[Any]:
+    """The events of a session that were read, as they are stored. Raises if it is no session."""
+    shared = version.fields.get(_SHARED, {})
     if (
-        isinstance(fields.get(_STATE, {}), dict)
+        _EVENTS in version.counts
+        and isinstance(version.fields.get(_STATE, {}), dict)
         and isinstance(shared, dict)
         and all(isinstance(part, dict) for part in shared.values())
     ):
-        return fields
-    raise _no_session(view)
+        return version.lists[_EVENTS]
+    raise _no_session(thread_id)
 
 
-def _updated(view: LogView) -> float:
+def _updated(version: Version, thread_id: str) -> float:
     """The time of a session's last change: of its newest event, or of its creation."""
-    newest = view.items[-1] if view.items else None
-    found = view.fields.get(_UPDATED) if newest is None else isinstance(newest, dict) and newest.get("timestamp")
+    items = _items(version, thread_id)
+    newest = items[-1] if items else None
+    found = version.fields.get(_UPDATED) if newest is None else isinstance(newest, dict) and newest.get("timestamp")
     if isinstance(found, int | float) and not isinstance(found, bool):
         return found
-    raise _no_session(view)
+    raise _no_session(thread_id)
 
 
-def _no_session(view: LogView) -> CorruptCheckpointError:
-    return CorruptCheckpointError(f"{shown_thread(view.entry.thread_id)} does not hold a session of ADK")
+def _no_session(thread_id: str) -> CorruptCheckpointError:
+    return CorruptCheckpointError(f"{shown_thread(thread_id)} does not hold a session of ADK")
 
 
 def _item(event: Event) -> dict[str, Any]:
@@ -435,12 +476,12 @@ def _item(event: Event) -> dict[str, Any]:
     return item
 
 
-def _event(item: Any, view: LogView) -> Event:
+def _event(item: Any, thread_id: str) -> Event:
     try:
         return Event.model_validate_json(encode_trusted(item))
     except ValidationError as error:
         raise CorruptCheckpointError(
-            f"{shown_thread(view.entry.thread_id)} holds an item that is no event of ADK: "
+            f"{shown_thread(thread_id)} holds an item that is no event of ADK: "
             f"{error.error_count()} fields do not fit. It is damaged, or a newer version of ADK wrote it"
         ) from None  # its text has the values
 

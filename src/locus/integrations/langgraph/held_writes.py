@@ -97,7 +97,7 @@ class WritesWaitingRoom:
         return held
 
     def leave(self, held: HeldWrites) -> bool:
-        """Take it away again; False if a save has taken it along."""
+        """Withdraw held writes, so that they can be sent alone; False if a save has taken them along."""
         place = (held.task.thread_id, held.task.namespace, held.task.checkpoint_id)
         with self._lock:
             waiting = self._held.get(place, [])
@@ -110,7 +110,7 @@ class WritesWaitingRoom:
 
     @contextmanager
     def saving(self, place: Place) -> Iterator[None]:
-        """A checkpoint is being saved. The writes that belong to it wait for that."""
+        """A context in which a checkpoint is saved. Writes that belong to it are held until the context ends."""
         ended: Future[bool] = Future()
         with self._lock:
             self._saving[place] = ended
@@ -124,7 +124,10 @@ class WritesWaitingRoom:
 
     @contextmanager
     def taken_along(self, parent: Place) -> Iterator[Sequence[TaskWrites]]:
-        """The writes that belong to the parent of a checkpoint that is saved now. They are written if this succeeds."""
+        """A context that saves a checkpoint together with the held writes of its parent, which it is given.
+
+        When it ends, whoever put these writes learns whether they are written: they are if it ends without an error.
+        """
         with self._lock:
             taken = self._held.pop(parent, [])
         written = False

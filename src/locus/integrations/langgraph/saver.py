@@ -20,7 +20,7 @@ from collections.abc import (
     Sequence,
 )
 from datetime import datetime
-from typing import Any, Self, TypeVar
+from typing import Any, Literal, Self, TypeVar, cast
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import (
@@ -87,7 +87,7 @@ class LocusSaver(BothWaysStoreUser, BaseCheckpointSaver[Any]):
 
     `fallback` is the saver that you are moving from. Whatever it has of a thread is brought over when the thread is
     touched, and `bring_over` brings all of it. It is never written to, except that what is deleted here is deleted
-    there.
+    there. Without it, a store is not begun where another framework keeps its threads: `fallback="none"` allows that.
 
     The sync methods run their async counterparts on a background event loop.
     """
@@ -97,7 +97,7 @@ class LocusSaver(BothWaysStoreUser, BaseCheckpointSaver[Any]):
         store: Any,
         *,
         allowed_types: Iterable[Any] = (),
-        fallback: BaseCheckpointSaver[Any] | None = None,
+        fallback: BaseCheckpointSaver[Any] | Literal["none"] | None = None,
         **options: Any,
     ) -> None:
         self._open(store, options, _OWN_OPTIONS)
@@ -111,7 +111,10 @@ class LocusSaver(BothWaysStoreUser, BaseCheckpointSaver[Any]):
         self._reader = Reader(self._store, self._codec)
         self._cache = SaverCache()
         self._waiting = WritesWaitingRoom()
-        self._moving = None if fallback is None else BringOver(Fallback(fallback), self, self._store)
+        if fallback is not None:
+            self._store.begin_beside()
+        no_saver = fallback is None or fallback == "none"
+        self._moving = None if no_saver else BringOver(Fallback(cast(Any, fallback)), self, self._store)
         self._asked: OrderedDict[str, None] = OrderedDict()
 
     @classmethod

@@ -6,7 +6,7 @@ Dicts hold the same encoded records as every other backend, so nothing that a ca
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Collection, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from heapq import nsmallest
 from typing import Any
@@ -23,6 +23,7 @@ from locus.memory.model.matching import best_hits, has_value, newest, newest_thr
 from locus.memory.model.parts import Part
 from locus.memory.model.records import (
     Ancestor,
+    AncestorQuery,
     Base,
     Commit,
     Entry,
@@ -34,7 +35,7 @@ from locus.memory.model.records import (
     TaskWrites,
     Write,
 )
-from locus.memory.model.retention import Line, Outlived, OutlivedPage, Place, Retention, orphaned, outlived_in
+from locus.memory.model.retention import Copied, Outlived, OutlivedPage, Place, Retention, orphaned, outlived_in
 from locus.memory.model.sizes import Measured
 from locus.memory.model.table import ThreadTable
 from locus.memory.runtime.forks import fork_safe_lock
@@ -58,6 +59,9 @@ class MemoryEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies
     @property
     def identity(self) -> str:
         return self._identity
+
+    def _opened_space(self, name: str) -> Engine:
+        return MemoryEngine()
 
     def _table(self, thread_id: str) -> ThreadTable | None:
         table = self._tables.get(thread_id)
@@ -173,18 +177,10 @@ class MemoryEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies
             table = self._table(thread_id)
             return table.get_writes(namespace, checkpoint_id, task_id) if table else []
 
-    async def ancestors(
-        self,
-        thread_id: str,
-        namespace: str,
-        checkpoint_id: str,
-        limit: int,
-        channels: Collection[str],
-        known: Collection[str],
-    ) -> list[Ancestor]:
+    async def ancestors(self, query: AncestorQuery) -> list[Ancestor]:
         with self._lock:
-            table = self._table(thread_id)
-            return table.ancestors(namespace, checkpoint_id, limit, channels) if table else []
+            table = self._table(query.thread_id)
+            return table.ancestors(query) if table else []
 
     async def outlived(
         self, retention: Retention, after: str = "", prefix: str = "", limit: int = PAGE
@@ -223,19 +219,13 @@ class MemoryEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies
                 del self._tables[table.thread_id]
             return sum(len(table.rows) for table in ended)
 
-    async def copy(self, source: str, dest: str, namespace: str | None, checkpoint_ids: Collection[str] | None) -> int:
-        return self._copy(source, dest, lambda table, existing: table.copied(existing, namespace, checkpoint_ids))
-
-    async def copy_line(self, source: str, dest: str, line: Line) -> int:
-        return self._copy(source, dest, lambda table, existing: table.copied_line(existing, line))
-
-    def _copy(self, source: str, dest: str, copied: Callable[[ThreadTable, ThreadTable], ThreadTable]) -> int:
+    async def copy(self, source: str, dest: str, copied: Copied) -> int:
         with self._lock:
             table = self._table(source)
             existing = self._table(dest)
             if table is None or not table.rows:
                 return 0
-            copy = copied(table, existing or ThreadTable(dest))
+            copy = table.copied(existing or ThreadTable(dest), copied)
             if not copy.rows:
                 return 0
             if existing is not None and existing.rows:

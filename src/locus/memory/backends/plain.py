@@ -37,8 +37,8 @@ from locus.memory.model.manifest import by_branch
 from locus.memory.model.matching import has_value, newest
 from locus.memory.model.payloads import payload_text
 from locus.memory.model.records import DEFAULT_NAMESPACE, Commit, Entry, Known, Outcome, Stored, Verdict
-from locus.memory.model.retention import Line, line_in, new_parents
-from locus.memory.model.table import entry_from, entry_of
+from locus.memory.model.retention import Copied, chosen_in, new_parents
+from locus.memory.model.table import entry_from
 from locus.memory.runtime.per_loop import LoopLocks
 
 NEEDED = ("save", "load", "delete", "exists")
@@ -133,7 +133,7 @@ class PlainStoreEngine(Engine, FindsMetadata, Copies):
             outcome = decide(commit, listed)
             if outcome.verdict is not Verdict.COMMITTED or outcome.repeated:
                 return outcome
-            entry = entry_of(commit, outcome)
+            entry = commit.entry(outcome)
             runs = by_branch((*commit.runs, *commit.values))
             data = decode(payload_text(Stored(entry, commit.head, commit.manifest, runs)))
             if outcome.replaced is not None:
@@ -218,26 +218,9 @@ class PlainStoreEngine(Engine, FindsMetadata, Copies):
             for entry in (await self._listed(thread_id)).entries
         ]
 
-    async def copy(self, source: str, dest: str, namespace: str | None, checkpoint_ids: Collection[str] | None) -> int:
+    async def copy(self, source: str, dest: str, copied: Copied) -> int:
         listed = await self._listed(source)
-        chosen = [
-            entry
-            for entry in listed.entries
-            if checkpoint_ids is None or (entry.namespace == namespace and entry.checkpoint_id in checkpoint_ids)
-        ]
-        return await self._copy(source, dest, chosen, listed.last_seq)
-
-    async def copy_line(self, source: str, dest: str, line: Line) -> int:
-        listed = await self._listed(source)
-        ids, orphan = line_in(listed.entries, line)
-        chosen = [
-            replace(entry, parent_id=None) if entry.checkpoint_id == orphan else entry
-            for entry in listed.entries
-            if entry.namespace == line.namespace and entry.checkpoint_id in ids
-        ]
-        return await self._copy(source, dest, chosen, listed.last_seq)
-
-    async def _copy(self, source: str, dest: str, chosen: Sequence[Entry], last_seq: int) -> int:
+        chosen = chosen_in(listed.entries, copied)
         async with self._locks.current(dest):
             if not chosen:
                 return 0
@@ -249,7 +232,7 @@ class PlainStoreEngine(Engine, FindsMetadata, Copies):
                 await self._call("save", f"{dest}:{entry.checkpoint_id}", data)
                 await self._call("save", f"{dest}:{LATEST}", data)
                 copy.entries.append(replace(entry, thread_id=dest))
-            copy.last_seq = last_seq
+            copy.last_seq = listed.last_seq
             if copy.entries:
                 await self._call("save", f"{dest}:{INDEX}", copy.data())
             return len(copy.entries)

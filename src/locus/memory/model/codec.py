@@ -68,10 +68,10 @@ def path_text(path: tuple[str | int, ...]) -> str:
     return text
 
 
-def check(value: Any, path: tuple[str | int, ...] = ()) -> None:
+def check(value: Any, path: tuple[str | int, ...] = (), depth: int = MAX_DEPTH) -> None:
     """Raise `SerializationError` if the value has a shape, a key or a type that JSON does not have."""
-    if type(value) not in _NEVER_ODD and not _keepable(value, MAX_DEPTH):
-        _explain(value, path)
+    if type(value) not in _NEVER_ODD and not _keepable(value, depth):
+        _explain(value, path, depth)
 
 
 def encode(value: Any, path: tuple[str | int, ...] = (), *, sort_keys: bool = False) -> str:

@@ -56,7 +56,7 @@ class Mark(NamedTuple):
 
 
 class DigestChain(NamedTuple):
-    """The known marks of a branch as of one run, in order.
+    """The digests that are known of a branch as of one of its runs, in order of their positions.
 
     `tip` is that run, if nobody has digested its items yet: most states that are loaded are never saved.
     """

@@ -50,6 +50,16 @@ def check_text(value: str, what: str) -> None:
         raise InvalidIdError(f"{what} holds a lone surrogate at position {error.start}: {value!r:.80}") from error
 
 
+_KEY_SPACE = re.compile(r"[a-z]{1,16}")
+
+
+def check_key_space(name: object) -> str:
+    """Return the name of a key space, which is a part of the names of tables, folders and paths."""
+    if not isinstance(name, str) or not _KEY_SPACE.fullmatch(name):
+        raise InvalidIdError(f"the name of a key space is 1 to 16 small letters, got {name!r:.80}")
+    return name
+
+
 def new_id() -> str:
     """A short random name that will not be made again: for checkpoints and revisions."""
     return secrets.token_hex(10)

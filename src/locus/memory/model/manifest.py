@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import Any
 
 from locus.errors import CorruptCheckpointError
-from locus.memory.model.codec import decode, encode
+from locus.memory.model.codec import MAX_DEPTH, decode, encode
 from locus.memory.model.digests import (
     BEGINNING,
     DIGEST_LENGTH,
@@ -25,11 +25,13 @@ from locus.memory.model.digests import (
     extended,
     texts_of,
 )
-from locus.memory.model.records import Cuts, Extent, Run, RunInfo
+from locus.memory.model.records import Cuts, Extent, Path, Run, RunInfo
 
 _NUMBER = attrgetter("number")
 MOST = 2**53 - 1
 """The largest number of an extent or a run: the largest integer that every JSON parser reads exactly."""
+DEEPEST = MAX_DEPTH + 10
+"""In steps. No path that leads to something cut out has as many."""
 LONGEST_REMEMBERED = 65_536
 """In characters. A manifest has some hundred."""
 LONG_TEXT = 65_536
@@ -52,12 +54,19 @@ def _decoded(manifest: str) -> Cuts:
     try:
         return MappingProxyType(
             {
-                tuple(path): cut if isinstance(cut, str) else tuple([checked_extent(*extent) for extent in cut])
+                _checked_path(path): cut if isinstance(cut, str) else tuple([checked_extent(*extent) for extent in cut])
                 for path, cut in decode(manifest)
             }
         )
     except (TypeError, ValueError) as error:
         raise CorruptCheckpointError(f"stored manifest cannot be read ({type(error).__name__})") from None
+
+
+def _checked_path(path: object) -> Path:
+    """Make a path of stored values. A longer one leads to nothing that was ever saved, however far one followed it."""
+    if type(path) is list and 0 < len(path) <= DEEPEST and all(type(step) is str for step in path):
+        return tuple(path)
+    raise ValueError("a path has something else where its names should be, or too many of them")
 
 
 def checked_extent(branch: object, run: object, skip: object, length: object) -> Extent:
@@ -87,11 +96,11 @@ def wanted(manifest: str) -> list[Extent]:
     return extents_in(decode_manifest(manifest))
 
 
-def newest_in(extents: Iterable[Extent]) -> dict[str, int]:
-    """The branches that extents name, and the newest run that they name of each."""
+def newest_in(named: Iterable[Extent | RunInfo | tuple[str, int]]) -> dict[str, int]:
+    """The branches that extents, or branches with numbers, name, and the newest run that they name of each."""
     newest: dict[str, int] = {}
-    for extent in extents:
-        newest[extent.branch] = max(extent.run, newest.get(extent.branch, 0))
+    for one in named:
+        newest[one[0]] = max(one[1], newest.get(one[0], 0))
     return newest
 
 

@@ -90,6 +90,9 @@ SMALL_NAME = 64
 """Names of fields up to this length are remembered as JSON."""
 SMALL_LIST = 64
 """A list of plain values shorter than this is shorter than a description of where it is."""
+MOST_CUTS = 1_000
+"""From so many lists and large values on, those that the base does not have apart stay in the head: each costs a
+reader something."""
 MANY = 64
 """From this many unmatched items on, it is worth comparing contents and not only identities."""
 _PLAIN = frozenset({str, int, float, bool, type(None)})
@@ -123,6 +126,7 @@ class Planner:
         self.frozen = False
         self._checked = False
         self._omitted: Mapping[str, int] = {}
+        self._cuts_before = 0
         # Of the field that is planned: what is known of it, and what the plan makes of it.
         self._known: Mapping[Path, ListTrace | str] = {}
         self._known_left_out: tuple[object, ...] = ()
@@ -131,7 +135,7 @@ class Planner:
 
     def plan(self, payload: Payload) -> Plan:
         self.plain_item, self.frozen, self._checked = payload.plain_item, payload.frozen, payload.checked
-        self._omitted = payload.omitted
+        self._omitted, self._cuts_before = payload.omitted, 0
         parts = [encode(payload.plain, sort_keys=self.sort_keys)[1:-1]] if payload.plain else []
         fields: dict[str, FieldTrace] = {}
         cuts: dict[Path, tuple[Extent, ...] | str] = {}
@@ -142,6 +146,7 @@ class Planner:
             # The names are the same few in every save.
             name_text = _short_name_text(name) if len(name) <= SMALL_NAME else encode(name)
             parts.append(f"{name_text}:{trace.text}")
+            self._cuts_before += len(trace.cuts)
             for path, cut in trace.cuts.items():
                 if isinstance(cut, str):
                     cuts[path] = cut
@@ -186,13 +191,17 @@ class Planner:
             text = f"{{{','.join(parts)}}}"
         else:
             text = encode(value, path, sort_keys=self.sort_keys)
-        if len(text) < LARGE_VALUE:
+        if len(text) < LARGE_VALUE or (self._has_many_cuts and path not in self._known):
             return text
         branch = f"#{digest(text)}"
         self._cuts[path] = branch
         if not self._is_kept(branch):
             self._values[branch] = Run(branch, 0, 0, 1, f"[{text}]")
         return "null"
+
+    @property
+    def _has_many_cuts(self) -> bool:
+        return self._cuts_before + len(self._cuts) >= MOST_CUTS
 
     def _is_kept(self, branch: str) -> bool:
         """Whether the base has stored a large value already."""
@@ -216,6 +225,8 @@ class Planner:
             if text and len(text) < SMALL_LIST:
                 self._kept_left_out = self._known_left_out if omitted else ()
                 return text
+        if trace is None and self._has_many_cuts and not (omitted or isinstance(items, Items | EncodedList)):
+            return encode(items, path, sort_keys=self.sort_keys)
         self._cuts[path] = _ListPlan(self, path, items, trace, omitted, left_out).trace
         return "[]"
 

@@ -134,6 +134,19 @@ class Commit:
     extents: tuple[Extent, ...] | None = field(default=None, compare=False, repr=False)
     """Everything that the manifest names, from whoever has encoded it. None: it has to be decoded to know."""
 
+    def entry(self, outcome: Outcome) -> Entry:
+        """The entry of the checkpoint that this commit adds."""
+        return Entry(
+            thread_id=self.thread_id,
+            namespace=self.namespace,
+            checkpoint_id=self.checkpoint_id,
+            parent_id=outcome.parent_id,
+            seq=outcome.seq,
+            rev=self.rev,
+            created_at=self.created_at,
+            metadata=self.metadata,
+        )
+
 
 class Verdict(Enum):
     """An engine's answer to a commit. Only `COMMITTED` means that something was written."""
@@ -212,6 +225,17 @@ class Stored:
 
 
 @dataclass(frozen=True, slots=True)
+class Contents:
+    """The newest checkpoints of a page of threads, in the order of the ids of these."""
+
+    stored: list[Stored]
+    next: str | None = None
+    """The last id that the page covers, behind which the next one begins. None if there are no more."""
+    damaged: list[Exception] = field(default_factory=list)
+    """One error for each thread that cannot be read, and is left out."""
+
+
+@dataclass(frozen=True, slots=True)
 class Exported:
     """A page of a thread's export: checkpoints, oldest first, and the runs they need that the reader lacks."""
 
@@ -246,6 +270,20 @@ class Ancestor(NamedTuple):
         """An ancestor with those of its pending writes that are to these channels."""
         entry = stored.entry
         return cls(entry.checkpoint_id, entry.rev, stored, [write for write in writes if write.channel in channels])
+
+
+class AncestorQuery(NamedTuple):
+    """A question for the ancestors of a checkpoint."""
+
+    thread_id: str
+    namespace: str
+    checkpoint_id: str
+    limit: int
+    """How many of them are wanted, the nearest first: 1 or more."""
+    channels: Collection[str]
+    """The channels whose pending writes are wanted with them."""
+    known: Collection[str] = ()
+    """The revs of checkpoints that the asker has. Of these, nothing but the pending writes is needed."""
 
 
 def writes_order(write: Write) -> tuple[str, str, int]:

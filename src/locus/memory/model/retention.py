@@ -4,7 +4,7 @@
 - `spared`: the same without what a checkpoint that stays is made from.
 - `orphaned`: pending writes of checkpoints that never came.
 - `plan_removal`: the runs that a removal frees, and the new parents of the checkpoints that stay.
-- `ancestors`, `line_in`: the line of checkpoints that a copy takes along.
+- `chosen_in`: the checkpoints that a copy takes, such as a line of ancestors.
 """
 
 from __future__ import annotations
@@ -186,12 +186,30 @@ class Line:
         return inf if self.ancestors is None else self.ancestors + 1
 
 
-def line_in(entries: Iterable[Entry], line: Line) -> tuple[list[str], str | None]:
-    """The ids of a line among a thread's entries, newest first, and the id of the checkpoint that `cut` returns."""
-    among = [entry for entry in entries if entry.namespace == line.namespace]
-    found = ancestors(among, line.checkpoint_id, line.longest)
-    orphan = cut(found, line)
-    return [entry.checkpoint_id for entry in found], None if orphan is None else orphan.checkpoint_id
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """Some checkpoints of one namespace, by their ids."""
+
+    namespace: str
+    checkpoint_ids: Collection[str]
+
+
+Copied = Line | Listed | None
+"""The checkpoints that a copy takes: a line, those that are listed, or all of a thread."""
+
+
+def chosen_in(entries: Iterable[Entry], copied: Copied) -> list[Entry]:
+    """The checkpoints of a thread that a copy takes, in the order of `entries`, with the parents that they get."""
+    if copied is None:
+        return list(entries)
+    among = [entry for entry in entries if entry.namespace == copied.namespace]
+    if isinstance(copied, Listed):
+        return [entry for entry in among if entry.checkpoint_id in copied.checkpoint_ids]
+    line = ancestors(among, copied.checkpoint_id, copied.longest)
+    orphan, ids = cut(line, copied), {entry.checkpoint_id for entry in line}
+    return [
+        replace(entry, parent_id=None) if entry is orphan else entry for entry in among if entry.checkpoint_id in ids
+    ]
 
 
 def cut(found: Sequence[K], line: Line) -> K | None:

@@ -21,6 +21,7 @@ from locus.memory.model.manifest import newest_runs, wanted
 from locus.memory.model.parts import Part, needed
 from locus.memory.model.records import (
     Ancestor,
+    AncestorQuery,
     Base,
     Commit,
     Entry,
@@ -35,7 +36,7 @@ from locus.memory.model.records import (
     Write,
     writes_order,
 )
-from locus.memory.model.retention import Line, Removal, line_in, plan_removal, unneeded_runs
+from locus.memory.model.retention import Copied, Removal, chosen_in, plan_removal, unneeded_runs
 from locus.memory.model.sizes import (
     Measured,
     brought,
@@ -105,7 +106,7 @@ class ThreadTable:
         return outcome
 
     def add(self, commit: Commit, outcome: Outcome) -> Row:
-        row = Row(entry_of(commit, outcome), commit.head, commit.manifest)
+        row = Row(commit.entry(outcome), commit.head, commit.manifest)
         self.add_runs((*commit.runs, *commit.values))
         doomed = {outcome.replaced.seq} if outcome.replaced else set()
         if doomed:
@@ -225,8 +226,9 @@ class ThreadTable:
         found = [write for write in kept.values() if task_id in (None, write.task_id)]
         return sorted(found, key=writes_order)
 
-    def ancestors(self, namespace: str, checkpoint_id: str, limit: int, channels: Collection[str]) -> list[Ancestor]:
-        """The ancestors of a checkpoint, its parent first, with their pending writes to these channels."""
+    def ancestors(self, query: AncestorQuery) -> list[Ancestor]:
+        """The ancestors of a checkpoint, its parent first, with their pending writes to some channels."""
+        _, namespace, checkpoint_id, limit, channels, _ = query
         line: list[Ancestor] = []
         row, passed = self.row(namespace, checkpoint_id), {checkpoint_id}
         while row is not None and (parent_id := row.entry.parent_id) is not None and len(line) < limit:
@@ -283,52 +285,27 @@ class ThreadTable:
             {place: self.get_writes(*place, None) for place in places if place in self.writes},
         )
 
-    def copied_line(self, dest: ThreadTable, line: Line) -> ThreadTable:
-        """A copy, under another id, of a checkpoint and its ancestors."""
-        ids, orphan = line_in((row.entry for row in self.rows.values()), line)
-        return self.copied(dest, line.namespace, set(ids), orphan)
+    def copied(self, dest: ThreadTable, which: Copied) -> ThreadTable:
+        """A copy of these checkpoints under another id.
 
-    def copied(
-        self, dest: ThreadTable, namespace: str | None, ids: Collection[str] | None, orphan: str | None = None
-    ) -> ThreadTable:
-        """A copy of the thread under another id: all of it, or these checkpoints of one namespace.
-
-        `dest` has no checkpoint yet; pending writes that wait in it for one stay. The `orphan` gets no parent.
+        `dest` has no checkpoint yet; pending writes that wait in it for one stay.
         """
         copy = ThreadTable(dest.thread_id, expires_at=self.expires_at)
-        chosen = [
-            row
-            for row in self.rows.values()
-            if ids is None or (row.entry.namespace == namespace and row.entry.checkpoint_id in ids)
-        ]
+        chosen = chosen_in((row.entry for row in self.rows.values()), which)
         extents: list[Extent] = []
-        for row in chosen:
-            parent_id = None if row.entry.checkpoint_id == orphan else row.entry.parent_id
-            copy.put(replace(row, entry=replace(row.entry, thread_id=dest.thread_id, parent_id=parent_id)))
+        for entry in chosen:
+            row = self.rows[entry.seq]
+            copy.put(replace(row, entry=replace(entry, thread_id=dest.thread_id)))
             extents += wanted(row.manifest)
         copy.last_seq = self.last_seq
         infos = [RunInfo(*run[:4]) for runs in self.runs.values() for run in runs]
         unneeded = {(run.branch, run.number) for run in unneeded_runs(extents, infos)}
         copy.add_runs(run for runs in self.runs.values() for run in runs if (run.branch, run.number) not in unneeded)
-        kept = {(row.entry.namespace, row.entry.checkpoint_id) for row in chosen}
+        kept = {(entry.namespace, entry.checkpoint_id) for entry in chosen}
         copy.writes = {place: dict(writes) for place, writes in dest.writes.items()}
         for place in kept & self.writes.keys():
             copy.writes.setdefault(place, {}).update(self.writes[place])
         return copy
-
-
-def entry_of(commit: Commit, outcome: Outcome) -> Entry:
-    """The entry of a commit that is about to be written."""
-    return Entry(
-        thread_id=commit.thread_id,
-        namespace=commit.namespace,
-        checkpoint_id=commit.checkpoint_id,
-        parent_id=outcome.parent_id,
-        seq=outcome.seq,
-        rev=commit.rev,
-        created_at=commit.created_at,
-        metadata=commit.metadata,
-    )
 
 
 def entry_from(thread_id: str, facts: Mapping[str, Any]) -> Entry:

@@ -11,11 +11,13 @@ takes from a request, once the sender may have it: `thread_id`, `checkpoint_id`,
 
 from __future__ import annotations
 
+from contextlib import suppress
 from functools import lru_cache
 
 from starlette.routing import Route
 
 from locus import __version__
+from locus.errors import CapabilityError
 from locus.server.authorized_store import AuthorizedStore
 from locus.server.bodies import Limits
 from locus.server.metrics import Metrics
@@ -24,14 +26,26 @@ from locus.server.routes.engine import EngineRoutes
 from locus.server.routes.operations import OperationsRoutes
 from locus.server.routes.queries import QueryRoutes
 from locus.server.routes.threads import ThreadRoutes
+from locus.wire.format import SPACES
+
+KEY_SPACES = ("memory",)
+"""The key spaces that a server has beside that of the threads, if its store can keep them."""
 
 
 def all_routes(authorized: AuthorizedStore, metrics: Metrics) -> list[Route]:
+    routes = _routes_of(authorized, metrics)
+    for name in KEY_SPACES:
+        with suppress(CapabilityError):  # then there is nothing under these paths
+            routes += _routes_of(authorized.key_space(name), metrics, f"{SPACES}/{name}")
+    return routes
+
+
+def _routes_of(authorized: AuthorizedStore, metrics: Metrics, below: str = "") -> list[Route]:
     return [
-        *EngineRoutes(authorized).routes(),
-        *ThreadRoutes(authorized).routes(),
-        *QueryRoutes(authorized).routes(),
-        *OperationsRoutes(authorized, metrics, __version__, _openapi(authorized.limits)).routes(),
+        *EngineRoutes(authorized).routes(below),
+        *ThreadRoutes(authorized).routes(below),
+        *QueryRoutes(authorized).routes(below),
+        *OperationsRoutes(authorized, metrics, __version__, _openapi(authorized.limits)).routes(below),
     ]
 
 

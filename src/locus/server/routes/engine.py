@@ -14,12 +14,13 @@ from starlette.responses import Response
 from locus.errors import CapabilityError, ConflictError
 from locus.memory.engine import Copies, Expires, Exports
 from locus.memory.model.parts import Ends, Range, Window
+from locus.memory.model.price import OF_CLIENTS
 from locus.memory.model.records import DEFAULT_NAMESPACE, Base, Commit, Unset, Verdict
-from locus.memory.model.retention import Line
+from locus.memory.model.retention import Line, Listed
 from locus.server.answers import Answer, Count, Entry, Exported, Outcome, Stored, existing
 from locus.server.auth import Grant
 from locus.server.authorized_store import AuthorizedStore
-from locus.server.bodies import json_response, made, read_body, text_response
+from locus.server.bodies import admission, json_response, made, read_body, text_response
 from locus.server.commits import CommitBody, commit_from
 from locus.server.extents import ExtentCheck
 from locus.server.memory_budget import share_of
@@ -104,7 +105,7 @@ class EngineRoutes(Routes):
 
     def __init__(self, authorized: AuthorizedStore) -> None:
         super().__init__(authorized)
-        self._extents = ExtentCheck()
+        self._extents = ExtentCheck(replace(OF_CLIENTS, characters=authorized.limits.state_bytes))
 
     @operation(
         "POST",
@@ -130,7 +131,7 @@ class EngineRoutes(Routes):
             async with self._store.using() as engine:
                 if commit.base is not None and not engine.keeps_runs:
                     raise CapabilityError("the store of this server keeps whole states only: send no base")
-                commit = await self._extents.checked(commit, engine)
+                commit = await self._extents.checked(commit, engine, admission(request, self._authorized.limits))
                 outcome = await self._store.commit(commit)
             if outcome.verdict is not Verdict.COMMITTED:
                 charge.refund()
@@ -253,7 +254,7 @@ class EngineRoutes(Routes):
         async with self._store.using() as engine:
             if not isinstance(engine, Copies):
                 raise CapabilityError("the store of this server does not support branching")
-            copied = await engine.copy(source, dest, among, wanted)
+            copied = await engine.copy(source, dest, Listed(among, wanted))
         if copied < 0:
             raise ConflictError(f"thread {dest!r} exists already; choose another id, or delete it first")
         return copied

@@ -16,13 +16,15 @@ from locus.memory.model.changes import MOST_ON_A_PAGE, PAGE
 from locus.memory.model.codec import decode, encode, encode_trusted
 from locus.memory.model.comparison import LARGEST_PAGE, TooMuchText, payload_diff
 from locus.memory.model.ids import check_pattern
-from locus.memory.model.manifest import visible, wanted
+from locus.memory.model.manifest import wanted
 from locus.memory.model.parts import Range, needed, page_of
 from locus.memory.model.payloads import dict_payload, payload_text
+from locus.memory.model.price import amount
 from locus.memory.model.records import ANY, DEFAULT_NAMESPACE, CheckpointKey, Extent, Stored, Unset
 from locus.memory.model.records import Write as StoredWrite
+from locus.memory.store import read_out
 from locus.server.answers import NO_THREAD, Answer, Checkpoint, Count, Entries, missing
-from locus.server.bodies import is_large, json_response, jsonl_response, made, text_response
+from locus.server.bodies import admission, is_large, json_response, jsonl_response, made, text_response
 from locus.server.lists import MOST_LISTED, list_response
 from locus.server.memory_budget import share_of
 from locus.server.openapi import CHECKPOINT, NO_CONTENT, THREAD, Routes, answer, operation, text_answer
@@ -278,6 +280,7 @@ class ThreadRoutes(Routes):
                 parent=body.parent_id if "parent_id" in body.model_fields_set else ANY,
                 if_latest=if_latest,
                 off_loop=is_large(request),
+                admit=admission(request, self._authorized.limits),
             )
         where = f"/threads/{segment(thread_id)}/checkpoints/{segment(saved.checkpoint_id)}"
         headers = {"ETag": etag(saved.checkpoint_id), "Location": where}
@@ -314,7 +317,7 @@ class ThreadRoutes(Routes):
         return await text_response(request, await self._with_state(request, stored), headers=headers)
 
     async def _with_state(self, request: Request, stored: Stored, more: str = "") -> str:
-        size = self._size(stored, wanted(stored.manifest))
+        size = await read_out(stored, lambda: self._size(stored, wanted(stored.manifest)))
         self._check_size(size, "this state")
         about = encode_trusted(entry_data(stored.entry))[:-1] + more
         state = await made(request, size, lambda: _state_text(stored), times=2)  # the text, and its bytes
@@ -322,11 +325,7 @@ class ThreadRoutes(Routes):
 
     def _size(self, stored: Stored, extents: Iterable[Extent]) -> int:
         """The size of a state or of a part of it. It may be far larger than the stored runs, which it may repeat."""
-        size = len(stored.head)
-        for extent in extents:
-            pieces = visible(extent, stored.runs.get(extent.branch, ()))
-            size += sum(len(run.items) * (high - low) // max(run.length, 1) for run, low, high in pieces)
-        return size
+        return len(stored.head) + amount(extents, stored.runs).characters
 
     def _check_size(self, size: int, what: str) -> None:
         """Raise a problem if a text is too large for this server to build. `what` names it."""
@@ -340,11 +339,11 @@ class ThreadRoutes(Routes):
         stored = await self._store.read_part(thread_id, query.checkpoint_id, query.namespace, part)
         if stored is None:
             raise missing(await self._store.other_namespaces(thread_id, query.namespace))
-        size = self._size(stored, needed(stored.manifest, part))
+        size = await read_out(stored, lambda: self._size(stored, needed(stored.manifest, part)))
         self._check_size(size, "what these items are")
         try:
             # The stored text, the values, and the text of the answer.
-            text = await made(request, size, lambda: _items_text(stored, part), times=4)
+            text = await made(request, size + len(stored.manifest), lambda: _items_text(stored, part), times=4)
         except ConfigurationError as error:  # the path of the query leads to no list
             raise Problem(422, "invalid_request", str(error)) from error
         return await text_response(request, text)

@@ -174,7 +174,7 @@ def _later(judged: Judged, others: Sequence[FoundCheckpoint], sent: Sent) -> lis
 
 
 def _refusals(judged: Judged, stored: FoundThread) -> Iterator[Claim]:
-    """A save is refused only if something else may have been the latest checkpoint."""
+    """Find saves that were refused although nothing else can have become the latest checkpoint meanwhile."""
     thread = stored.thread_id
     for sent in judged.by_thread[thread]:
         if not sent.refused or not sent.is_conditional or sent.attempts[0].error != "ConflictError":

@@ -39,16 +39,9 @@ JUMP_SECONDS: Final = 0.2
 """The most seconds between two jumps of the clock."""
 
 SMALL_POOLS: Final = {
-    "postgresql": "max_pool_size=2",
-    "postgres": "max_pool_size=2",
-    "mysql": "max_pool_size=2",
-    "oracle": "max_pool_size=2",
-    "redis": "max_connections=4",
-    "rediss": "max_connections=4",
-    "valkey": "max_connections=4",
-    "valkeys": "max_connections=4",
-    "opensearch": "connections=4",
-    "opensearchs": "connections=4",
+    **dict.fromkeys(("postgresql", "postgres", "mysql", "oracle"), "max_pool_size=2"),
+    **dict.fromkeys(("redis", "rediss", "valkey", "valkeys"), "max_connections=4"),
+    **dict.fromkeys(("opensearch", "opensearchs"), "connections=4"),
 }
 """The URL option that makes a connection pool small, by scheme. Other stores have no pool."""
 

@@ -15,7 +15,7 @@ class Fault(Protocol):
         """The fault's row in the report: "server killed", "answer dropped after the commit"."""
 
     async def strike(self, rng: random.Random) -> int:
-        """Strike once or a few times, and make the store usable again. Returns how many faults struck."""
+        """Cause this fault once or a few times, then make the store usable again. Returns how often it was caused."""
 
 
 class Site(Protocol):

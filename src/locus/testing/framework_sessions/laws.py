@@ -18,7 +18,7 @@ from locus.testing.framework_sessions import jobs
 from locus.testing.framework_sessions.adapter import Appends, FrameworkSessions, Retried, Said, adapter_class
 from locus.testing.framework_sessions.jobs import append_if_allowed
 from locus.testing.framework_sessions.traffic import Traffic, TrafficCounter
-from locus.testing.laws.base import Laws
+from locus.testing.laws.base import Laws, raised
 from locus.testing.processes.lines import Choice, Position, chosen
 from locus.testing.processes.workers import Crew, Worker
 from locus.testing.stores import DurableTestStore, OutageTestStore, TestStore
@@ -266,7 +266,7 @@ class SessionOutageLaws(SessionsUnderTest):
             verbs["fork"] = lambda: tested.fork("there", "forked")
         async with store.outage():
             for verb, call in verbs.items():
-                await self._assert_raises(verb, call)
+                await raised(self.kind.unavailable, call(), f"during an outage, {verb}")
         for reader in (tested, open_sessions()):
             assert await reader.known("there")
             assert not await reader.known("not there")
@@ -274,13 +274,6 @@ class SessionOutageLaws(SessionsUnderTest):
         more = self.batch("there", "after")
         await self.append(tested, "there", more)
         assert await open_sessions().read("there") == [*texts, *texts_of(more)]
-
-    async def _assert_raises(self, verb: str, call: Callable[[], Awaitable[object]]) -> None:
-        try:
-            answer = await call()
-        except self.kind.unavailable:
-            return
-        pytest.fail(f"{verb} answered {answer!r} although the store could not be reached")
 
 
 class SessionCostLaws(SessionsUnderTest):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
-from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Iterable, Iterator, Sequence
 from datetime import datetime, timedelta, tzinfo
 from typing import Any, ClassVar, Protocol, TypeVar
 
@@ -21,6 +21,7 @@ from locus.testing.processes.workers import Crew
 from locus.testing.stores import DurableTestStore, TestStore
 
 T = TypeVar("T")
+E = TypeVar("E", bound=BaseException)
 
 
 class OpenHandle(Protocol):
@@ -117,6 +118,15 @@ def present(value: T | None) -> T:
 def exact(value: Any) -> str:
     """A text that differs wherever two JSON values do: 1, 1.0 and True, 0.0 and -0.0."""
     return json.dumps(value, sort_keys=True)
+
+
+async def raised(kinds: type[E] | tuple[type[E], ...], call: Awaitable[object], what: str) -> E:
+    """The error of a call, after asserting that it raises one of these. `what` names the call."""
+    try:
+        answer = await call
+    except kinds as error:
+        return error
+    pytest.fail(f"{what} answered {answer!r:.500}")
 
 
 def assert_same(loaded: object, saved: object) -> None:

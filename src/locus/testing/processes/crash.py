@@ -14,7 +14,6 @@ from locus.testing.processes.crash_jobs import save_many_until_killed, save_unti
 from locus.testing.processes.ledger import Ledger
 from locus.testing.processes.lines import Choice, Position, chosen
 from locus.testing.processes.workers import Crew, Worker
-from locus.testing.stores import DurableTestStore
 
 Open = Callable[[], Checkpointer]
 
@@ -123,7 +122,7 @@ async def kill_at_lines(
 ) -> KillTally:
     """Kill a process at lines of a step that `lines.chosen` chooses, each time on a new thread."""
     (counted,) = await _prepared(open_handle, step, [f"{step} counted"])
-    targets = _targets(crew, crew.url, counted, step, Choice(evenly, every, last))
+    targets = lines_to_kill_at(crew, crew.url, counted, step, Choice(evenly, every, last))
     ledgers = await _prepared(open_handle, step, [f"{step} {at}" for at in range(len(targets))])
     tally = KillTally(ledgers=[*ledgers], positions=targets)
     workers: deque[Worker] = deque()
@@ -131,9 +130,9 @@ async def kill_at_lines(
     missed: list[int] = []
     for number, ledger in enumerate(ledgers):
         while waiting and len(workers) < AT_ONCE:
-            workers.append(_started(crew, crew.url, waiting[0][0], step, waiting.popleft()[1]))
+            workers.append(started(crew, crew.url, waiting[0][0], step, waiting.popleft()[1]))
         worker = workers.popleft()
-        _followed(worker, ledger)
+        followed(worker, ledger)
         if worker.killed:
             await tally.settle(ledger, open_handle, search=number % 16 == 0)
         else:
@@ -142,28 +141,11 @@ async def kill_at_lines(
     for number in missed:
         (ledger,) = await _prepared(open_handle, step, [f"{step} {number} again"])
         file, line, _ = targets[number]
-        worker = _started(crew, crew.url, ledger, step, (file, line, 1))
-        _followed(worker, ledger)
+        worker = started(crew, crew.url, ledger, step, (file, line, 1))
+        followed(worker, ledger)
         if worker.killed:
             tally.ledgers[number] = ledger
             await tally.settle(ledger, open_handle, search=False)
-    return tally
-
-
-async def kill_while_creating(
-    crew: Crew, new_store: Callable[[], DurableTestStore], *, evenly: int | None, every: int = 1
-) -> KillTally:
-    """Kill a process at lines of the first save, which creates the store, each time in a new store."""
-    store = new_store()
-    targets = _targets(crew, store.url, Ledger("made"), "first", Choice(evenly, every))
-    tally = KillTally()
-    for target in targets:
-        store, ledger = new_store(), Ledger("made")
-        worker = _started(crew, store.url, ledger, "first", target)
-        _followed(worker, ledger)
-        if worker.killed:
-            await tally.settle(ledger, store.open_after_kill, search=False)
-            tally.ledgers.append(ledger)
     return tally
 
 
@@ -177,21 +159,22 @@ async def _prepared(open_handle: Open, step: str, thread_ids: list[str]) -> list
     return ledgers
 
 
-def _started(crew: Crew, url: str, ledger: Ledger, step: str, target: Position | None) -> Worker:
+def started(crew: Crew, url: str, ledger: Ledger, step: str, target: Position | None) -> Worker:
+    """Start a process that does a step on the thread of a ledger, and kills itself at the target, if there is one."""
     return crew.start(step_under_trace, url=url, thread_id=ledger.thread_id, step=step, target=target)
 
 
-def _followed(worker: Worker, ledger: Ledger) -> None:
+def followed(worker: Worker, ledger: Ledger) -> None:
     """Note all messages of a worker until its end."""
     for message in worker.hear_out():
         ledger.note(message)
     worker.close()
 
 
-def _targets(crew: Crew, url: str, ledger: Ledger, step: str, choice: Choice) -> list[Position]:
+def lines_to_kill_at(crew: Crew, url: str, ledger: Ledger, step: str, choice: Choice) -> list[Position]:
     """Do a step to its end to see which lines it passes, and choose those to kill at."""
-    worker = _started(crew, url, ledger, step, None)
-    _followed(worker, ledger)
+    worker = started(crew, url, ledger, step, None)
+    followed(worker, ledger)
     seen = worker.finish()
     assert ledger.begun is None, f"{ledger.begun} was not acknowledged"
     positions: list[Position] = [tuple(position) for position in seen["positions"]]

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import faulthandler
-import json
 import os
 import signal
+import socket
 import threading
 import traceback
 from collections.abc import Callable
@@ -26,40 +26,37 @@ class Child:
     """A forked process that does one of `works` each time it is told to."""
 
     def __init__(self, *works: Callable[[], Acknowledged]) -> None:
-        from_child, to_parent = os.pipe()
-        from_parent, to_child = os.pipe()
-        self._answers, self._orders = from_child, to_child
+        ours, theirs = socket.socketpair()
         self._pid = os.fork()
         if self._pid == 0:
-            os.close(to_child)
+            ours.close()
             faulthandler.register(signal.SIGALRM, chain=True)
             signal.alarm(PATIENCE)
-            _serve(works, from_parent, to_parent)
-        os.close(to_parent)
-        os.close(from_parent)
+            _serve(works, Channel(theirs))
+        theirs.close()
+        self._channel = Channel(ours)
 
     def next(self) -> Acknowledged:
         """Let the child do its next work, and return the result."""
-        os.write(self._orders, b"!")
-        answer = os.read(self._answers, 10_000)
+        self._channel.send()
+        answer = self._channel.receive()
         assert answer, f"the forked child failed, or hung: status {os.waitpid(self._pid, 0)[1]}"
-        thread_id, checkpoint_id, state = json.loads(answer)
+        thread_id, checkpoint_id, state = answer["done"]
         return thread_id, checkpoint_id, state
 
     def end(self) -> None:
-        os.close(self._orders)
+        self._channel.close()
         status = os.waitpid(self._pid, 0)[1]
-        os.close(self._answers)
         assert status == 0, f"the forked child ended with status {status}"
 
 
-def _serve(works: tuple[Callable[[], Acknowledged], ...], orders: int, answers: int) -> NoReturn:
+def _serve(works: tuple[Callable[[], Acknowledged], ...], channel: Channel) -> NoReturn:
     code = 1
     try:
         for work in works:
-            os.read(orders, 1)
-            os.write(answers, json.dumps(work()).encode())
-        os.read(orders, 1)
+            channel.receive()
+            channel.send(done=work())
+        channel.receive()
         code = 0
     except BaseException:
         traceback.print_exc()

@@ -15,16 +15,17 @@ Databases of ADK before 1.22 hold pickles, and are refused: `adk migrate session
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Iterable, Iterator
+from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
 
 from locus.errors import ConfigurationError, ConflictError, CorruptCheckpointError, SerializationError
 from locus.integrations.google_adk import NAMESPACE
-from locus.memory.item_log import written_fields
-from locus.memory.model.codec import decode, encode, encode_trusted
-from locus.memory.model.plan import run_of
-from locus.memory.model.records import Extent
+from locus.memory.model.codec import decode, encode
+from locus.memory.model.payloads import dict_payload
+from locus.memory.model.plan import Planner, encode_manifest, run_of
+from locus.memory.model.records import Base, Extent
+from locus.memory.model.trace import FieldTrace, Trace
 from locus.threads.ids import joined, parted
 from locus.transfer.content import ITEMS, MovedCheckpoint, StoredContent, WholeContent, log_metadata
 from locus.transfer.items import ThreadItems
@@ -171,6 +172,7 @@ def _session(thread_id: str, row: StateRow, event_rows: list[EventRow]) -> Itera
     changed = {key for delta in deltas for key in delta}
     state = {key: value for key, value in final.items() if key not in changed}
     items, at, parent = ThreadItems(), _moment(row.created), None
+    known: Mapping[str, FieldTrace] = {}
     for count, (event, delta) in enumerate([({}, {}), *zip(events, deltas, strict=True)]):
         state = final if count == len(events) else state | delta
         if count:
@@ -181,23 +183,21 @@ def _session(thread_id: str, row: StateRow, event_rows: list[EventRow]) -> Itera
             fields["last_update_time"] = _seconds(row.created)
         extents = [Extent(_BRANCH, count - 1, 0, count)] if count else []
         checkpoint_id = f"{_ID}-{event['id']}" if count else _ID
+        plan = Planner(f"state-{count}-", Trace(Base("", ""), known)).plan(
+            dict_payload(fields)._replace(plain={ITEMS[0]: []})
+        )
+        items.add((*plan.runs, *plan.values))
+        known = plan.fields
+        manifest = encode_manifest({**({ITEMS: tuple(extents)} if extents else {}), **plan.cuts})
         yield MovedCheckpoint(
             namespace=NAMESPACE,
             checkpoint_id=checkpoint_id,
             parent_id=parent,
             created_at=at,
             metadata=log_metadata("import", extents),
-            content=_content(fields, extents, items),
+            content=StoredContent(plan.head, manifest, items),
         )
         parent = checkpoint_id
-
-
-def _content(fields: dict[str, Any], extents: list[Extent], items: ThreadItems) -> StoredContent:
-    written = written_fields(fields)
-    items.add(written.values.values())
-    cuts: list[Any] = [[ITEMS, extents]] if extents else []
-    cuts += [[path, run.branch] for path, run in written.values.items()]
-    return StoredContent(written.head, encode_trusted(cuts), items)
 
 
 def _event(thread_id: str, row: EventRow) -> dict[str, Any]:

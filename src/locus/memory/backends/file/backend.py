@@ -26,7 +26,9 @@ class FileCheckpointer(Checkpointer):
         self.base_dir = config.base_dir
         self.pretty = config.pretty
         self.ttl_seconds = config.ttl_seconds
-        engine = FileEngine(config.base_dir, config.pretty, makes_parents=config.makes_parents)
+        engine = FileEngine(
+            config.base_dir, config.pretty, within=None if config.makes_parents else config.base_dir.parent
+        )
         super().__init__(CheckpointStore(engine, ttl_seconds=config.ttl_seconds, cache_mb=config.cache_mb))
 
     def get_storage_path(self) -> Path:

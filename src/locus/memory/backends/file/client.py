@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import sys
 import time
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
-from itertools import count
+from itertools import count, islice
 from pathlib import Path
 from zlib import crc32
 
 from locus.errors import CorruptCheckpointError, UnsupportedFormatError
 from locus.memory.backends.file.log import LogFile, write_all
-from locus.memory.backends.file.schema import DIGEST_NAME, SUFFIX, Record, file_name, records_of
+from locus.memory.backends.file.schema import DIGEST_NAME, SEAL_START, SUFFIX, Record, file_name, records_of
 from locus.memory.model.table import ThreadTable
 from locus.memory.runtime.private import NO_LINK, create_file, hide_from_readers, keep_rights, make_folder
 from locus.memory.runtime.retry import Backoff
@@ -31,16 +32,25 @@ LOCKS = 256
 LOCK_SECONDS = 30.0
 LOCK_PAUSES = Backoff(0.0005, 0.02, random_part=0.0)
 
+_MOST_FILES = 200
+"""The number of files that are looked at to find out whose folder it is."""
+_SDK_CHECKPOINT = re.compile(rb'\{\s*"checkpoint_id":')
+
 
 class LogFolder:
     """The logs in a folder, as one worker sees them."""
 
-    def __init__(self, base: Path, pretty: bool, makes_parents: bool = True) -> None:
+    def __init__(self, base: Path, pretty: bool, within: Path | None = None) -> None:
+        """`within` is a folder that must exist, so that the missing ones below it may be made."""
         self._base = base
-        self._within = None if makes_parents else base.parent
+        self._within = within
         self._locks = base / ".locks"
         self.pretty = pretty
         self._logs: OrderedDict[str, LogFile] = OrderedDict()
+
+    def foreign_kind(self) -> str | None:
+        """The framework whose files are in the folder, if no log of ours is among them."""
+        return None if self._locks.is_dir() else _kind_of_files(self._base, SEAL_START)
 
     def make(self) -> None:
         """Make the folder. Done once, at the beginning: a folder that is gone later must not look like an empty one."""
@@ -240,3 +250,25 @@ def sync_folder(folder: Path) -> None:
         os.fsync(fd)
     finally:
         os.close(fd)
+
+
+def _kind_of_files(folder: Path, own: bytes) -> str | None:
+    """The framework whose files are in a folder; None if a file there begins with `own`, or if none is known."""
+    found = None
+    for path in islice(folder.iterdir(), _MOST_FILES) if folder.is_dir() else ():
+        if path.suffix in (".jsonl", ".msgpack") and path.is_file():
+            begin = _beginning(path)
+            if begin.startswith(own):
+                return None
+            found = found or ("agent-framework" if path.suffix == ".msgpack" or b'"role"' in begin else None)
+        elif path.name.startswith("session_") and (path / "session.json").is_file():
+            found = found or "strands"
+        elif not found and path.is_dir() and not path.name.startswith("."):
+            checkpoints = islice(path.glob("*.json"), 3)
+            found = "locus-sdk" if any(_SDK_CHECKPOINT.match(_beginning(each)) for each in checkpoints) else None
+    return found
+
+
+def _beginning(path: Path) -> bytes:
+    with path.open("rb") as file:
+        return file.read(4096)

@@ -42,6 +42,7 @@ from locus.memory.model.matching import best_hits, has_value, newest, newest_thr
 from locus.memory.model.parts import Part, needed
 from locus.memory.model.records import (
     Ancestor,
+    AncestorQuery,
     Base,
     Commit,
     Entry,
@@ -56,9 +57,9 @@ from locus.memory.model.records import (
     Verdict,
     Write,
 )
-from locus.memory.model.retention import Line, Outlived, OutlivedPage, Place, Retention, orphaned, outlived_in
+from locus.memory.model.retention import Copied, Outlived, OutlivedPage, Place, Retention, orphaned, outlived_in
 from locus.memory.model.sizes import Measured
-from locus.memory.model.table import Row, ThreadTable, entry_of
+from locus.memory.model.table import Row, ThreadTable
 from locus.memory.runtime.worker import Worker
 
 T = TypeVar("T")
@@ -71,16 +72,18 @@ class FileEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies, 
     driver_errors = (OSError,)
     works_in_place = True
 
-    def __init__(self, base: Path, pretty: bool, *, makes_parents: bool = True) -> None:
-        self._base = base
+    def __init__(self, base: Path, pretty: bool, *, within: Path | None = None) -> None:
+        """`within` is a folder that must exist, so that the missing ones below it may be made."""
+        self._base, self._pretty, self._within = base, pretty, within
         # Each thread has its worker, so that saves of different threads can wait for the disk at the same time.
-        self._workers = [
-            Worker(f"locus-file-{n}", lambda: LogFolder(base, pretty, makes_parents)) for n in range(WORKERS)
-        ]
+        self._workers = [Worker(f"locus-file-{n}", lambda: LogFolder(base, pretty, within)) for n in range(WORKERS)]
 
     @property
     def identity(self) -> str:
         return f"file:{self._base}"
+
+    def _opened_space(self, name: str) -> Engine:
+        return FileEngine(self._base / f".{name}", self._pretty, within=self._within)
 
     async def _on(self, thread_id: str, work: Callable[[LogFolder], T]) -> T:
         return await self._workers[crc32(thread_id.encode()) % WORKERS].run(work)
@@ -104,6 +107,7 @@ class FileEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies, 
         return await self._with_log(thread_id, with_log, None)
 
     async def setup(self) -> None:
+        self.check_foreign(await self._workers[0].run(LogFolder.foreign_kind))
         if not self.reading_only:
             await self._workers[0].run(LogFolder.make)
         elif not self._base.is_dir() or not any(self._base.glob(f"*{SUFFIX}")):
@@ -123,12 +127,12 @@ class FileEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies, 
 
     @staticmethod
     def _add(folder: LogFolder, log: LogFile | None, commit: Commit, outcome: Outcome) -> None:
-        if log is None or outcome.replaced is not None or _comes_after_what_follows(commit, log):
+        if log is None or outcome.replaced is not None:
             table = log.table() if log else ThreadTable(commit.thread_id)
             table.add(commit, outcome)
             folder.write(table)
             return
-        row = Row(entry_of(commit, outcome), commit.head, commit.manifest)
+        row = Row(commit.entry(outcome), commit.head, commit.manifest)
         runs = [*commit.runs, *(run for run in commit.values if not log.has_value(run.branch))]
         log.append(checkpoint_record(row, runs, outcome.seq, commit.expires_at), folder.pretty)
 
@@ -307,18 +311,8 @@ class FileEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies, 
 
         return await self._with_log(thread_id, work, [])
 
-    async def ancestors(
-        self,
-        thread_id: str,
-        namespace: str,
-        checkpoint_id: str,
-        limit: int,
-        channels: Collection[str],
-        known: Collection[str],
-    ) -> list[Ancestor]:
-        return await self._with_log(
-            thread_id, lambda log: log.ancestors(namespace, checkpoint_id, limit, channels), list[Ancestor]()
-        )
+    async def ancestors(self, query: AncestorQuery) -> list[Ancestor]:
+        return await self._with_log(query.thread_id, lambda log: log.ancestors(query), list[Ancestor]())
 
     async def outlived(
         self, retention: Retention, after: str = "", prefix: str = "", limit: int = PAGE
@@ -393,13 +387,7 @@ class FileEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies, 
             raise damage
         return expired
 
-    async def copy(self, source: str, dest: str, namespace: str | None, checkpoint_ids: Collection[str] | None) -> int:
-        return await self._copy(source, dest, lambda table, to: table.copied(to, namespace, checkpoint_ids))
-
-    async def copy_line(self, source: str, dest: str, line: Line) -> int:
-        return await self._copy(source, dest, lambda table, to: table.copied_line(to, line))
-
-    async def _copy(self, source: str, dest: str, copied: Callable[[ThreadTable, ThreadTable], ThreadTable]) -> int:
+    async def copy(self, source: str, dest: str, copied: Copied) -> int:
         def reading(folder: LogFolder) -> ThreadTable | None:
             with folder.log(source) as log:
                 return None if log is None else log.table()
@@ -412,7 +400,7 @@ class FileEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies, 
             with folder.exclusive(dest):
                 with folder.log(dest) as log:
                     existing = ThreadTable(dest) if log is None else log.table()
-                copy = copied(table, existing)
+                copy = table.copied(existing, copied)
                 if copy.rows and existing.rows:
                     return -1
                 if copy.rows:
@@ -444,15 +432,3 @@ def _manifest(seal: Seal) -> str:
 
 def _newest_entries(log: LogFile, limit: int) -> list[Entry]:
     return [seal.entry(log.thread_id) for seal in islice(log.checkpoints(), limit)]
-
-
-def _comes_after_what_follows(commit: Commit, log: LogFile) -> bool:
-    """Tell whether a commit brings runs of a branch that others have continued since it was sent and removed before.
-
-    A log has the runs of a branch in their order, except for run 0 (see `Sought`). So such a log has to be written
-    anew.
-    """
-    if commit.fresh_id:
-        return False
-    opened = {run.branch for run in commit.runs if run.number == 0}
-    return any(log.has_run(run.branch, 1) for run in commit.runs if run.number == 1 and run.branch in opened)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -21,7 +21,18 @@ from locus.memory.model.codec import encode
 from locus.memory.model.formats import check_format, oldest
 from locus.memory.model.ids import shown_thread
 from locus.memory.model.manifest import newest_runs
-from locus.memory.model.records import Ancestor, Exported, Extent, Known, Run, RunInfo, Stored, TaskWrites, Write
+from locus.memory.model.records import (
+    Ancestor,
+    AncestorQuery,
+    Exported,
+    Extent,
+    Known,
+    Run,
+    RunInfo,
+    Stored,
+    TaskWrites,
+    Write,
+)
 from locus.memory.model.sizes import Measured, MeasuredCheckpoint, MeasuredWrites, fitting, text_bytes
 from locus.memory.model.table import Row, ThreadTable
 from locus.memory.runtime.private import BYTES, NO_LINK
@@ -371,11 +382,13 @@ class LogFile:
 
     @_finds_damage
     def has_run(self, branch: str, number: int) -> bool:
-        """Tell whether a branch has this run, above 0, or a later one, because somebody has continued it.
+        """Tell whether a branch has this run, or a later one, because somebody has opened or continued it.
 
         From the end, the first run of a branch that is seen is the newest one, unless it is run 0 (see `Sought`).
         """
         for runs in self._indexed_runs():
+            if number == 0 and branch in runs:
+                return True
             if runs.get(branch, 0) > 0 or (branch in runs and self._only_grew()):
                 return runs[branch] >= number
         return False
@@ -535,8 +548,9 @@ class LogFile:
         return table
 
     @_finds_damage
-    def ancestors(self, namespace: str, checkpoint_id: str, limit: int, channels: Collection[str]) -> list[Ancestor]:
-        """Read the ancestors of a checkpoint, its parent first, with their pending writes to these channels."""
+    def ancestors(self, query: AncestorQuery) -> list[Ancestor]:
+        """Read the ancestors of a checkpoint, its parent first, with their pending writes to some channels."""
+        _, namespace, checkpoint_id, limit, channels, _ = query
         line: dict[str, Stored] = {}
         seal = self.find(namespace, checkpoint_id)
         while seal is not None and (parent_id := seal.facts["parent_id"]) is not None and len(line) < limit:

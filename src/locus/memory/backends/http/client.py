@@ -20,7 +20,8 @@ import time
 import zlib
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterable, Callable, Mapping
-from dataclasses import dataclass
+from copy import copy
+from dataclasses import dataclass, replace
 from functools import cache
 from http import HTTPStatus
 from importlib import import_module
@@ -62,6 +63,12 @@ class HTTPClient:
         self._pools = PerLoop(
             lambda: ConnectionPool(config.address, config.timeout), ConnectionPool.close, until_loop_ends=True
         )
+
+    def below(self, path: str) -> HTTPClient:
+        """Requests to paths below one of this server, on the same connections."""
+        client = copy(self)
+        client.config = replace(self.config, address=f"{self.config.address}{path}", path=f"{self.config.path}{path}")
+        return client
 
     async def request(
         self,

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
+from http import HTTPStatus
 from typing import Any, TypeVar
 
 from locus.errors import BackendUnavailableError, CapabilityError, CheckpointError, UnsupportedFormatError
@@ -60,11 +61,12 @@ from locus.memory.model.records import (
     TaskWrites,
     Write,
 )
-from locus.memory.model.retention import Line, VacuumProgress
+from locus.memory.model.retention import Copied, Line, Listed, VacuumProgress, ancestors, cut
 from locus.memory.model.sizes import ThreadSizes
 from locus.wire.format import (
     PROTOCOL,
     SERVICE,
+    SPACES,
     commit_text,
     conditions,
     diff_from,
@@ -99,13 +101,18 @@ class HTTPEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies, 
 
     checks_extents = True
 
-    def __init__(self, client: HTTPClient) -> None:
-        self.client = client
+    def __init__(self, client: HTTPClient, space: str = "") -> None:
+        """`space` names the key space, if it is not that of the threads."""
+        self.client = client if not space else client.below(f"{SPACES}/{space}")
+        self._space = space
         self._server: LocusServer | PlainServer | None = None
 
     @property
     def identity(self) -> str:
         return f"http:{self.client.config.address}"
+
+    def _opened_space(self, name: str) -> Engine:
+        return HTTPEngine(self.client, name)
 
     @property
     def server(self) -> LocusServer | PlainServer | None:
@@ -156,6 +163,11 @@ class HTTPEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies, 
                 return LocusServer(self.client, about)
             except (KeyError, TypeError) as error:
                 raise BackendUnavailableError("the server does not say what it can do") from error
+        if self._space and (response.status_code == HTTPStatus.NOT_FOUND or response.is_success):
+            raise CapabilityError(
+                f"this server has no key space {self._space!r}: it needs `locus serve` of a version that has, "
+                "over a store that has"
+            )
         if is_from_locus_server(response) or response.status_code >= 500 or response.status_code == 429:
             raise_error(response)
         return PlainServer(self.client)
@@ -336,21 +348,24 @@ class HTTPEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies, 
             lambda data: Hits(map(hit_from, data["hits"]), bool(data["complete"])), "POST", "/search", body=body
         )
 
-    async def copy(self, source: str, dest: str, namespace: str | None, checkpoint_ids: Collection[str] | None) -> int:
+    async def copy(self, source: str, dest: str, copied: Copied) -> int:
         server = await self._locus_server_with("branching")
-        ids = None if checkpoint_ids is None else [*checkpoint_ids]
-        return await self._copy(server, source, {"dest_thread_id": dest, "namespace": namespace, "checkpoint_ids": ids})
-
-    async def copy_line(self, source: str, dest: str, line: Line) -> int:
-        server = await self._locus_server_with("branching")
-        if "ancestors" not in server.features:
-            return await super().copy_line(source, dest, line)
-        return await self._copy(server, source, {"dest_thread_id": dest, **asdict(line)})
-
-    async def _copy(self, server: LocusServer, source: str, body: dict[str, Any]) -> int:
-        copied = _if_there(lambda data: int(data["copied"]))
+        if isinstance(copied, Line) and "ancestors" not in server.features:
+            # An older server copies all ancestors, or what is listed.
+            entries = await self.history(source, copied.namespace, None, None)
+            line = ancestors(entries, copied.checkpoint_id, copied.longest)
+            if cut(line, copied) is not None:
+                raise CapabilityError("this server copies all ancestors of a checkpoint: leave out `ancestors`")
+            if not line:
+                return 0
+            copied = Listed(copied.namespace, [entry.checkpoint_id for entry in line])
+        which = {} if copied is None else asdict(copied)
+        if isinstance(copied, Listed):
+            which["checkpoint_ids"] = [*copied.checkpoint_ids]
+        body = encode_trusted({"dest_thread_id": dest, **which})
+        answer = _if_there(lambda data: int(data["copied"]))
         path = f"/threads/{segment(source)}/copy"
-        return await server.ask(copied, "POST", path, body=encode_trusted(body), retry=False) or 0
+        return await server.ask(answer, "POST", path, body=body, retry=False) or 0
 
     async def put_writes(self, task: TaskWrites) -> None:
         server = await self._locus_server_with(_WRITES)

@@ -14,6 +14,7 @@ the oldest that is listed.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, Final
 from urllib.parse import quote
@@ -40,7 +41,6 @@ from locus.memory.model.records import (
     Unset,
     Verdict,
 )
-from locus.memory.model.table import entry_of
 
 NO_LIMIT: Final = 1_000_000
 _UNKNOWN_TIME: Final = datetime.fromtimestamp(0, UTC)
@@ -90,7 +90,7 @@ class PlainServer:
             latest = await self._latest_id(commit.thread_id)
             if latest != commit.if_latest:
                 return Outcome(Verdict.CONFLICT, latest=latest)
-        entry = entry_of(commit, Outcome(Verdict.COMMITTED))
+        entry = commit.entry(Outcome(Verdict.COMMITTED))
         runs = by_branch((*commit.runs, *commit.values))
         state = payload_text(Stored(entry, commit.head, commit.manifest, runs))
         names = {"checkpoint_id": commit.checkpoint_id, "thread_id": commit.thread_id}
@@ -148,7 +148,7 @@ class PlainServer:
             if checkpoint_id in (None, entry.checkpoint_id):
                 stored = await self.read(thread_id, namespace, entry.checkpoint_id)
                 metadata = stored.entry.metadata if stored and entry.metadata == "{}" else entry.metadata
-                return _numbered(entry, len(listed) - index, metadata)
+                return replace(entry, seq=len(listed) - index, metadata=metadata)
         stored = await self.read(thread_id, namespace, checkpoint_id) if checkpoint_id is not None else None
         return stored.entry if stored else None
 
@@ -160,7 +160,7 @@ class PlainServer:
         if before_seq is None:
             return (await self._listed(thread_id, NO_LIMIT if limit is None else limit))[:limit]
         listed = await self._listed(thread_id, NO_LIMIT)
-        numbered = [_numbered(entry, len(listed) - index) for index, entry in enumerate(listed)]
+        numbered = [replace(entry, seq=len(listed) - index) for index, entry in enumerate(listed)]
         return [entry for entry in numbered if entry.seq < before_seq][:limit]
 
     async def _latest_id(self, thread_id: str) -> str | None:
@@ -216,16 +216,3 @@ def _time(value: object) -> datetime:
     except ValueError:
         return _UNKNOWN_TIME
     return found if found.tzinfo else found.replace(tzinfo=UTC)
-
-
-def _numbered(entry: Entry, number: int, metadata: str | None = None) -> Entry:
-    return Entry(
-        entry.thread_id,
-        entry.namespace,
-        entry.checkpoint_id,
-        None,
-        number,
-        entry.rev,
-        entry.created_at,
-        entry.metadata if metadata is None else metadata,
-    )

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from operator import attrgetter
-from typing import Any
+from typing import Any, Self
 
 from locus.errors import CheckpointError, ConfigurationError
 from locus.memory.backends.mysql import commit as mysql_commit
@@ -26,6 +26,7 @@ from locus.memory.backends.mysql.client import (
     MySQLError,
     Result,
     Statement,
+    code_of,
     is_from_server,
     is_read_only,
     translated,
@@ -37,13 +38,14 @@ from locus.memory.backends.mysql.examine import findings
 from locus.memory.backends.mysql.schema import NATIVE, MySQLFlavour
 from locus.memory.backends.mysql.together import Group, GroupSave, GroupTask
 from locus.memory.backends.sql.commit import LastSeenThreads, can_be_first
-from locus.memory.backends.sql.engine import SQLServerEngine, Trouble
+from locus.memory.backends.sql.engine import SQLServerEngine, Trouble, foreign_kind
 from locus.memory.backends.sql.flavour import run_steps_async
-from locus.memory.backends.sql.schema import check_format, other_tables, script
+from locus.memory.backends.sql.schema import check_format, script, space_tables
 from locus.memory.engine import CommitsTogether, Deadline
 from locus.memory.model.commit_rules import decide
+from locus.memory.model.foreign import IN_MYSQL
 from locus.memory.model.formats import oldest
-from locus.memory.model.records import Commit, Entry, Finding, Hit, Outcome, Stored, StoredFormat, TaskWrites, Verdict
+from locus.memory.model.records import Commit, Entry, Finding, Hit, Outcome, Stored, TaskWrites, Verdict
 
 ATTEMPTS = 3
 """The number of times that a save looks for a thread that others create and delete meanwhile.
@@ -71,15 +73,24 @@ class MySQLEngine(SQLServerEngine[MySQLConnection], CommitsTogether):
             sql, MySQLThreads(sql), pool, retry_seconds=config.retry_seconds, first_seconds=config.first_seconds
         )
         self._config = config
-        self._address = config.address
         self._connector = Connector(config)
         self.has_several_hosts = self._connector.hosts is not None
+        self.creates_tables = config.auto_create_table
         self._seen_threads = LastSeenThreads()
         self._parser_checked = False
 
     @property
     def identity(self) -> str:
-        return f"mysql:{self._address}/{self.sql.prefix}"
+        return f"mysql:{self._place}/{self.sql.prefix}"
+
+    def _with_tables_of(self, space: str) -> Self:
+        table_name = space_tables(self._config.table_name, space)
+        made = self._with_config(self._config.model_copy(update={"table_name": table_name}))
+        made.backend_name = self.backend_name
+        return made
+
+    def _with_config(self, config: MySQLConfig) -> Self:
+        return type(self)(config)
 
     async def _connect(self) -> MySQLConnection:
         return await self._connector.connect()
@@ -91,33 +102,30 @@ class MySQLEngine(SQLServerEngine[MySQLConnection], CommitsTogether):
         return is_from_server(error)
 
     def translate(self, error: BaseException) -> CheckpointError:
-        return translated(error, self._address)
+        return translated(error, self._place)
 
-    async def setup(self) -> None:
-        await self._insist(self._set_up, repeatable=True)
+    @property
+    def _place(self) -> str:
+        return self._config.address
 
-    async def _set_up(self, connection: MySQLConnection) -> None:
-        version = await self._format(connection)
-        if version >= mysql_schema.FORMAT:
-            return
-        if not version and self.reading_only:
-            raise self.nothing_there()
-        if not self._config.auto_create_table or self.reading_only:
-            what = f"the tables {self.sql.prefix}* at {self._address}"
-            call = script(self.backend_name, version)
-            raise other_tables(what, version, mysql_schema.FORMAT, call, reading=self.reading_only)
-        try:
-            await self._migrate(connection)
-        except MySQLError as error:
-            if error.code not in _NOT_ALLOWED:
-                raise
-            raise ConfigurationError(
-                f"this user may not create the tables at {self._address} ({error}): let it, or have somebody run "
-                f"what {script(self.backend_name, version)} returns, and set auto_create_table=False"
-            ) from error
+    async def _look_for_others(self, connection: MySQLConnection) -> None:
+        self.check_foreign(await foreign_kind(connection, "database()", (), IN_MYSQL))
+
+    def _explained(self, error: BaseException, script: str) -> ConfigurationError | None:
+        if code_of(error) not in _NOT_ALLOWED:
+            return None
+        return ConfigurationError(
+            f"this user may not create the tables at {self._place} ({error}): let it, or have somebody run "
+            f"what {script} returns, and set auto_create_table=False"
+        )
+
+    def _script(self, version: int) -> str:
+        return script(self.backend_name, version)
+
+    def _ddl(self, version: int) -> str:
+        return mysql_schema.ddl(self.sql, version)
 
     async def _format(self, connection: MySQLConnection) -> int:
-        """Read the version of the tables; 0 if there are none, or not all of them."""
         try:
             rows = await connection.execute(f"SELECT max(version) FROM {self.sql.format}")
         except MySQLError as error:
@@ -126,7 +134,7 @@ class MySQLEngine(SQLServerEngine[MySQLConnection], CommitsTogether):
             return 0
         version = int(rows[0][0] or 0)
         if version > mysql_schema.FORMAT:
-            check_format(version, mysql_schema.FORMAT, await self._least_format(connection), self._address)
+            check_format(version, mysql_schema.FORMAT, await self._least_format(connection), self._place)
         return version
 
     async def _least_format(self, connection: MySQLConnection) -> int | None:
@@ -176,18 +184,11 @@ class MySQLEngine(SQLServerEngine[MySQLConnection], CommitsTogether):
 
     def _in_the_way(self, error: MySQLError) -> ConfigurationError:
         return ConfigurationError(
-            f"a table at {self._address} is in the way, and is not ours: choose another table_name ({error})"
+            f"a table at {self._place} is in the way, and is not ours: choose another table_name ({error})"
         )
 
     async def examine(self) -> list[Finding]:
         return await self._insist(lambda connection: findings(connection, self.sql), repeatable=True)
-
-    async def stored_format(self) -> StoredFormat | None:
-        version, newest = await self._insist(self._format, repeatable=True), mysql_schema.FORMAT
-        return StoredFormat(version, newest, mysql_schema.ddl(self.sql, version) if version < newest else "")
-
-    async def mend(self, finding: Finding) -> None:
-        await self._insist(lambda connection: connection.execute(finding.repair), repeatable=False)
 
     async def _commit(self, connection: MySQLConnection, commit: Commit) -> Outcome:
         """Save in one round trip if the thread is as this handle left it, or new; else in two."""
@@ -332,21 +333,7 @@ class MySQLEngine(SQLServerEngine[MySQLConnection], CommitsTogether):
         return await self._read(lambda: search(self.sql, terms, limit), at_once=True)
 
     async def index_until(self, prefix: str, deadline: Deadline) -> bool:
-        if self.reading_only:
-            return not (await self._read(lambda: mysql_search.next_portion(self.sql, prefix))).threads
-        # A portion that is not full is the last one, so saves that go on meanwhile do not prolong this.
-        while await self._index_more(prefix):
-            if deadline.has_passed:
-                return False
-        return True
-
-    async def _index_more(self, prefix: str) -> bool:
-        """Index a portion of the threads whose ids start with a prefix; True if there may be more."""
-        portion = await self._read(lambda: mysql_search.next_portion(self.sql, prefix))
-        if portion.threads:
-            texts = await asyncio.to_thread(mysql_search.texts_of, self.sql, portion)
-            await self._write(partial(mysql_search.index_portion, self.sql, portion, texts), repeatable=True)
-        return portion.is_full
+        return await self._index_portions(mysql_search.INDEXING, prefix, deadline)
 
 
 _SESSION = (
@@ -363,6 +350,9 @@ class GivenPoolEngine(MySQLEngine):
         self._given_pool = pool
         self.has_several_hosts = False
 
+    def _with_config(self, config: MySQLConfig) -> Self:
+        return type(self)(config, self._given_pool)
+
     @asynccontextmanager
     async def _borrowed(self) -> AsyncIterator[MySQLConnection]:
         """Borrow a connection of the caller's pool, which gets it back with its settings restored."""
@@ -374,7 +364,7 @@ class GivenPoolEngine(MySQLEngine):
         async with self._given_pool.acquire() as raw:
             connection = MySQLConnection(raw, self._config.command_timeout)
             before = (await connection.execute(f"SELECT {_SESSION}"))[0]
-            await connection.prepare(self._address)
+            await connection.prepare(self._place)
             try:
                 yield connection
             finally:

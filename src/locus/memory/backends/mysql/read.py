@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from datetime import datetime
 
 from locus.memory.backends.mysql.commit import TOO_MANY
 from locus.memory.backends.mysql.schema import MySQLFlavour
-from locus.memory.backends.sql.flavour import Steps
+from locus.memory.backends.sql.flavour import Steps, time_in_json
 from locus.memory.backends.sql.read import FEW, with_metadata
 from locus.memory.backends.sql.schema import CheckpointRow
 from locus.memory.backends.sql.search import metadata_key
@@ -75,16 +74,13 @@ WHERE e.run - e.oldest >= {many}""",
         if about is not None:
             name, rev, created_at, metadata, manifest = decode(about)
             texts = (metadata, head, manifest)
-            row = CheckpointRow(thread_id, namespace, name, parent_id, seq, rev, _time(created_at), *texts, passed)
+            row = CheckpointRow(
+                thread_id, namespace, name, parent_id, seq, rev, time_in_json(created_at), *texts, passed
+            )
             stored = sql.read_checkpoint(row, {branch: list(members.values()) for branch, members in runs.items()})
             check_named(wanted(stored.manifest), stored.runs, since=False)
             return stored
     return None
-
-
-def _time(text: object) -> datetime | None:
-    """Read a time out of JSON; None if it is none."""
-    return datetime.fromisoformat(text) if isinstance(text, str) else None
 
 
 def find(sql: MySQLFlavour, key: str, value: str, limit: int, prefix: str) -> Steps[list[Entry]]:

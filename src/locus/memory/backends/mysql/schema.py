@@ -57,6 +57,7 @@ class MySQLFlavour(PackingFlavour):
         super().__init__(f"{checked_name(table_name, 'table_name')}_")
         self.search = self.table("search")
         self.format = self.table("format")
+        self.newest_format = FORMAT
         columns = self.checkpoint_columns = f"{CHECKPOINT_COLUMNS}, metadata_keys"
         self.insert_with_keys = f"INSERT INTO {self.checkpoints} ({columns}) VALUES {marks(columns.count(',') + 1)}"
 

@@ -21,6 +21,7 @@ from locus.memory.backends.sql.read import within
 from locus.memory.backends.sql.search import (
     LONGEST_PLAIN,
     THREADS_AT_ONCE,
+    PortionIndexing,
     TextPortion,
     checkpoint_hit,
     indexed,
@@ -141,6 +142,8 @@ def _in_size(rows: Sequence[RowToIndex]) -> list[list[RowToIndex]]:
         size += len(row.text)
     return lists
 
+
+INDEXING = PortionIndexing(next_portion, texts_of, index_portion)
 
 _MATCHING = "MATCH (words) AGAINST (? IN BOOLEAN MODE)"
 

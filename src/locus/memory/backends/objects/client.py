@@ -14,9 +14,10 @@ import builtins
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Iterable
+from copy import copy
 from datetime import datetime
 from functools import partial
-from typing import ClassVar, NamedTuple, TypeVar
+from typing import ClassVar, NamedTuple, Self, TypeVar
 
 from locus.errors import CheckpointError, ConfigurationError
 from locus.memory.runtime.url import refuse_address
@@ -105,9 +106,17 @@ class ObjectStore(ABC):
     at_once: int = 64
     """The number of requests of one operation that are under way at the same time."""
 
-    def __init__(self) -> None:
+    def __init__(self, prefix: str = "") -> None:
+        self._prefix = prefix
+        """What the name of every object begins with."""
         self.requests: Counter[str] = Counter()
         """The number of requests by kind: "put", "get", "list", "delete". They are the bill."""
+
+    def below(self, folder: str) -> Self:
+        """The objects below a folder of this store: the same bucket and the same connections."""
+        store = copy(self)
+        store._prefix = f"{self._prefix}{folder}/"
+        return store
 
     @property
     @abstractmethod

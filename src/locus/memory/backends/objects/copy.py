@@ -6,7 +6,7 @@ records.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 from zlib import crc32
@@ -15,7 +15,7 @@ from locus.memory.backends.objects.index import ThreadIndex, WriteInfo
 from locus.memory.backends.objects.schema import Draft, IndexedCheckpoint, TextRef, one_line, row_facts
 from locus.memory.model.manifest import newest_runs, wanted
 from locus.memory.model.records import Entry, Exported, Run, RunInfo, Stored, Write, writes_order
-from locus.memory.model.retention import Line, line_in, unneeded_runs
+from locus.memory.model.retention import Copied, chosen_in, unneeded_runs
 from locus.memory.model.sizes import brought, fitting
 
 
@@ -97,24 +97,11 @@ def _page(index: ThreadIndex, rows: Sequence[IndexedCheckpoint], known: Mapping[
     return Page([(index.entry(row), row) for row in rows], runs, writes, more=False)
 
 
-def line_copy_of(index: ThreadIndex, line: Line) -> tuple[CopiedCheckpoints, list[TextRef]] | None:
-    """Gather a checkpoint with its ancestors, and everything that they need; None if it does not exist."""
-    ids, orphan = line_in(map(index.entry, index.rows.values()), line)
-    return copy_of(index, line.namespace, set(ids), orphan)
-
-
-def copy_of(
-    index: ThreadIndex, namespace: str | None, ids: Collection[str] | None, orphan: str | None = None
-) -> tuple[CopiedCheckpoints, list[TextRef]] | None:
-    """Gather all checkpoints, or these of one namespace, and everything that they need; None if there are none.
-
-    The `orphan` gets no parent.
-    """
-    rows = [
-        replace(row, parent=None if row.checkpoint_id == orphan else index.parent(row))
-        for row in index.rows.values()
-        if ids is None or (row.namespace == namespace and row.checkpoint_id in ids)
-    ]
+def copy_of(index: ThreadIndex, copied: Copied) -> tuple[CopiedCheckpoints, list[TextRef]] | None:
+    """Gather checkpoints to copy, and everything that they need; None if there are none."""
+    chosen = chosen_in(map(index.entry, index.rows.values()), copied)
+    located = [(index.rows[entry.seq], entry.parent_id) for entry in chosen]
+    rows = [replace(row, parent=None if parent_id is None else index.parent(row)) for row, parent_id in located]
     if not rows:
         return None
     extents = [extent for row in rows for extent in wanted(row.manifest)]

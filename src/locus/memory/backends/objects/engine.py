@@ -26,7 +26,7 @@ The costs of operations::
 from __future__ import annotations
 
 from collections import Counter, OrderedDict
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Iterable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Collection, Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from itertools import islice
@@ -34,7 +34,7 @@ from typing import Final, NamedTuple
 
 from locus.errors import CheckpointError, CorruptCheckpointError, UnsupportedFormatError
 from locus.memory.backends.objects.client import ObjectStore, together
-from locus.memory.backends.objects.copy import CopiedCheckpoints, copy_draft, copy_of, line_copy_of, page_of
+from locus.memory.backends.objects.copy import copy_draft, copy_of, page_of
 from locus.memory.backends.objects.index import RECENT, ThreadIndex
 from locus.memory.backends.objects.log import Proposal, ThreadLog, Transition
 from locus.memory.backends.objects.markers import MarkedThread, ThreadMarkers
@@ -65,7 +65,7 @@ from locus.memory.model.records import (
     Write,
     writes_order,
 )
-from locus.memory.model.retention import Line, Outlived, OutlivedPage, Place, Retention, orphaned, outlived_in
+from locus.memory.model.retention import Copied, Outlived, OutlivedPage, Place, Retention, orphaned, outlived_in
 from locus.memory.model.sizes import Measured, MeasuredCheckpoint, MeasuredWrites, text_bytes
 from locus.memory.runtime.forks import fork_safe_lock
 from locus.memory.runtime.retry import Backoff
@@ -98,6 +98,9 @@ class ObjectEngine(Engine, KeepsWrites, FindsMetadata, Copies, Exports, Maintain
     @property
     def identity(self) -> str:
         return self.store.identity
+
+    def _opened_space(self, name: str) -> Engine:
+        return ObjectEngine(self.store.below(f"space-{name}"))
 
     def _log(self, thread_id: str) -> ThreadLog:
         with self._lock:
@@ -292,16 +295,8 @@ class ObjectEngine(Engine, KeepsWrites, FindsMetadata, Copies, Exports, Maintain
         writes = [Write(task, path, idx, channel, texts.text(ref)) for task, idx, path, channel, ref in pending]
         return sorted(writes, key=writes_order)
 
-    async def copy(self, source: str, dest: str, namespace: str | None, checkpoint_ids: Collection[str] | None) -> int:
-        return await self._copy(source, dest, lambda index: copy_of(index, namespace, checkpoint_ids))
-
-    async def copy_line(self, source: str, dest: str, line: Line) -> int:
-        return await self._copy(source, dest, lambda index: line_copy_of(index, line))
-
-    async def _copy(
-        self, source: str, dest: str, choose: Callable[[ThreadIndex], tuple[CopiedCheckpoints, list[TextRef]] | None]
-    ) -> int:
-        answer = await self._log(source).read(choose)
+    async def copy(self, source: str, dest: str, copied: Copied) -> int:
+        answer = await self._log(source).read(lambda index: copy_of(index, copied))
         if answer is None:
             return 0
         copy, texts = answer

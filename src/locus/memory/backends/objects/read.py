@@ -60,7 +60,7 @@ class Recent(NamedTuple):
     texts: int = 0
 
     def of(self, objects: ThreadObjects) -> Recent:
-        """Choose the number of events and texts. Where there are none, the names of objects tell them."""
+        """This amount with its numbers filled in: if it has none, they follow from the names of its objects."""
         if self.events:
             return self
         events = objects.last - objects.needed_from + 1

@@ -42,8 +42,7 @@ class OCIObjectStore(ObjectStore):
     """The objects under a prefix of an OCI bucket. Can be used from any event loop."""
 
     def __init__(self, config: OCIConfig) -> None:
-        super().__init__()
-        self._prefix = config.prefix
+        super().__init__(config.prefix)
         self._namespace, self._bucket = config.namespace, config.bucket_name
         connector = Connector(config)
         self._endpoint = config.service_endpoint or connector.region or "the region of this machine"

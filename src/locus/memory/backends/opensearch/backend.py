@@ -32,7 +32,7 @@ class OpenSearchBackend(StorageBackend):
         self.timeout = config.timeout
         engine = OpenSearchEngine(
             config,
-            lambda: Client(config, config.client),
+            lambda config: Client(config, config.client),
             connections=config.connections,
             shards=config.shards,
             replicas=config.replicas,

@@ -345,14 +345,14 @@ def _bulk_bodies(items: Sequence[tuple[str, BulkItem]]) -> Iterator[str]:
 
 
 def _written(item: Json) -> bool:
-    """Tell whether an item was done."""
+    """Whether an item of a bulk request was carried out. False if its condition did not hold; else raises."""
     if not _is_settled(item):
         raise _item_failure(item["status"], item["error"])
     return bool(item["status"] < 300)
 
 
 def _is_settled(item: Json) -> bool:
-    """Tell whether an item was done, or its condition did not hold.
+    """Whether an item of a bulk request has a final answer: it was carried out, or its condition did not hold.
 
     404 is the answer to the deletion of a document that does not exist.
     """

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from typing import TypeVar
@@ -50,7 +51,7 @@ from locus.memory.model.records import (
     TaskWrites,
     Write,
 )
-from locus.memory.model.retention import Line, OutlivedPage, Place, Retention
+from locus.memory.model.retention import Copied, OutlivedPage, Place, Retention
 from locus.memory.model.sizes import Measured
 from locus.memory.runtime.worker import WorkerPool
 
@@ -67,7 +68,7 @@ class OpenSearchEngine(
     def __init__(
         self,
         config: OpenSearchConfig,
-        open_client: Callable[[], Client],
+        open_client: Callable[[OpenSearchConfig], Client],
         *,
         connections: int,
         shards: int = 1,
@@ -80,11 +81,18 @@ class OpenSearchEngine(
         self._replicas = replicas
         self._cache = ThreadCache()
         self._needs_alias = True
-        self._pool: WorkerPool[Client] = WorkerPool("locus-opensearch", open_client, size=connections)
+        self._pool: WorkerPool[Client] = WorkerPool("locus-opensearch", partial(open_client, config), size=connections)
+        self._with_config = partial(
+            OpenSearchEngine, open_client=open_client, connections=connections, shards=shards, replicas=replicas
+        )
+        self._config = config
 
     @property
     def identity(self) -> str:
         return self._identity
+
+    def _opened_space(self, name: str) -> Engine:
+        return self._with_config(replace(self._config, index=f"{self._config.index}--{name}"))
 
     async def setup(self) -> None:
         if self.reading_only and not await self._pool.run(exists):
@@ -193,18 +201,10 @@ class OpenSearchEngine(
     async def expire(self, now: datetime) -> int:
         return await self._run(lambda client: expire(client, self._cache, to_micros(now)))
 
-    async def copy(self, source: str, dest: str, namespace: str | None, checkpoint_ids: Collection[str] | None) -> int:
-        return await self._copy(source, dest, namespace, checkpoint_ids, None)
-
-    async def copy_line(self, source: str, dest: str, line: Line) -> int:
-        return await self._copy(source, dest, None, None, line)
-
-    async def _copy(
-        self, source: str, dest: str, namespace: str | None, ids: Collection[str] | None, line: Line | None
-    ) -> int:
+    async def copy(self, source: str, dest: str, copied: Copied) -> int:
         def work(client: Client) -> int:
             source_log, dest_log = (Log(client, self._cache, thread_id) for thread_id in (source, dest))
-            return copy(source_log, dest_log, namespace, ids, line)
+            return copy(source_log, dest_log, copied)
 
         return await self._run(work)
 

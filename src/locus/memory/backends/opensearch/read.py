@@ -56,7 +56,7 @@ from locus.memory.backends.opensearch.writes import all_writes, count_orphans
 from locus.memory.engine import LOOKED_AT, warn_of_damage
 from locus.memory.model.cursors import cursor_of, parts_of
 from locus.memory.model.ids import Pattern, digest, prefix_end, shown_thread
-from locus.memory.model.manifest import newest_runs, wanted
+from locus.memory.model.manifest import newest_in, newest_runs, wanted
 from locus.memory.model.matching import has_value
 from locus.memory.model.parts import Part, needed
 from locus.memory.model.records import Base, Entry, Exported, Extent, NewestThreads, Run, RunInfo, Stored
@@ -87,7 +87,7 @@ def read_since(log: Log, namespace: str, checkpoint_id: str | None, held: Base) 
         if record is None:
             return None
         named, extents = _runs_named_by(log, record.namespace, held), wanted(record.manifest)
-        known = _newest(named or ())
+        known = newest_in(named or ())
         if named is None or any(
             run < known.get(branch, 0) and (branch, run) not in named for branch, run, *_ in extents
         ):
@@ -118,13 +118,6 @@ def _runs_named_by(log: Log, namespace: str, held: Base) -> Collection[RunKey] |
     except CorruptCheckpointError:
         return None  # then all is read, and whatever of that is damaged is told
     return run_keys(wanted(record.manifest)) if record is not None and record.rev == held.rev else None
-
-
-def _newest(keys: Iterable[RunKey]) -> dict[str, int]:
-    newest: dict[str, int] = {}
-    for branch, number in keys:
-        newest[branch] = max(number, newest.get(branch, 0))
-    return newest
 
 
 def read_entry(log: Log, namespace: str, checkpoint_id: str | None) -> Entry | None:

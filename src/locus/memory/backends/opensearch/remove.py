@@ -55,7 +55,7 @@ from locus.memory.backends.opensearch.schema import (
 from locus.memory.model.ids import new_id
 from locus.memory.model.manifest import wanted
 from locus.memory.model.records import Extent, RunInfo
-from locus.memory.model.retention import Line, line_in, new_parents, unneeded_runs
+from locus.memory.model.retention import Copied, chosen_in, new_parents, unneeded_runs
 
 _MAX_ATTEMPTS = 60
 _TOO_SLOW = f"{_MAX_ATTEMPTS} times another one was faster"
@@ -340,11 +340,8 @@ def _kept_runs(record: Record, kept: Mapping[RunKey, bool]) -> tuple[StoredRun, 
     return tuple(stored if kept[stored.key] else stored.without_items() for stored in record.runs if stored.key in kept)
 
 
-def copy(source: Log, dest: Log, namespace: str | None, ids: Collection[str] | None, line: Line | None = None) -> int:
-    """Copy checkpoints to another thread in one step: all, or those of one namespace, or a line.
-
-    Return their number; -1 if that thread exists.
-    """
+def copy(source: Log, dest: Log, copied: Copied) -> int:
+    """Copy checkpoints to another thread in one step. Return their number; -1 if that thread exists."""
     for _ in racing(_MAX_ATTEMPTS, _TOO_SLOW):
         state = source.read_state()
         if not state.exists(now_micros()):
@@ -353,18 +350,13 @@ def copy(source: Log, dest: Log, namespace: str | None, ids: Collection[str] | N
             finish_removal(source)
             continue
         records = source.all_records(with_contents=True)
-        visible, orphan = source.visible_checkpoints(records), None
-        if line is not None:
-            namespace = line.namespace
-            ids, orphan = line_in((record.entry("") for record in visible), line)
-        chosen = {
-            record.place
-            for record in visible
-            if ids is None or (record.namespace == namespace and record.checkpoint_id in ids)
-        }
+        visible = source.visible_checkpoints(records)
+        places = {record.seq: record.place for record in visible}
+        entries = chosen_in((record.entry("") for record in visible), copied)
+        parents = {places[entry.seq]: entry.parent_id for entry in entries}
         if source.read_state().changes != state.changes:
             continue
-        if not chosen:
+        if not parents:
             return 0
         dest.read_state()
         if dest.state.exists(now_micros()):
@@ -373,12 +365,12 @@ def copy(source: Log, dest: Log, namespace: str | None, ids: Collection[str] | N
             remove(dest, lambda _: True, expired=True)
             continue
         records = [
-            replace(record, parent_id=None) if record.place in chosen and record.checkpoint_id == orphan else record
+            replace(record, parent_id=parents[record.place]) if record.place in parents else record
             for record in records
             if record.position <= state.position
         ]
-        if _write_copy(source, dest, records, chosen):
-            return len(chosen)
+        if _write_copy(source, dest, records, parents):
+            return len(parents)
     raise AssertionError("the last attempt returns or raises")
 
 

@@ -26,8 +26,6 @@ from locus.memory.backends.sql.commit import (
     LastSeenThread,
     SQLThread,
     SQLThreads,
-    added_entry,
-    branches_sent_before,
 )
 from locus.memory.backends.sql.flavour import Row, Steps, marks, portions, run_steps_async
 from locus.memory.backends.sql.schema import WRITE_COLUMNS
@@ -58,8 +56,7 @@ class OracleThread(SQLThread):
         return self._entries
 
     def add(self, commit: Commit, outcome: Outcome) -> Steps[None]:
-        known = branches_sent_before(commit)
-        present = yield from self.present([*(run for run in commit.runs if run.branch in known), *commit.values])
+        present = yield from self.present(commit.values)
         for statement in self.run_statements(commit, outcome, present):
             yield statement
         if outcome.replaced is not None:
@@ -88,7 +85,7 @@ class OracleThread(SQLThread):
         return [(self.sql.insert_run, rows)] if rows else []
 
     def checkpoint_statements(self, commit: Commit, outcome: Outcome) -> list[Statement]:
-        entry = added_entry(commit, outcome)
+        entry = commit.entry(outcome)
         row = self.sql.new_checkpoint(self.key, entry, commit.head, commit.manifest)
         return [(self.sql.insert_checkpoint, row), *self._pairs(entry)]
 

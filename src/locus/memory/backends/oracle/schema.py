@@ -77,6 +77,7 @@ class OracleFlavour(Flavour):
     def __init__(self, table_name: str = "locus", schema_name: str | None = None) -> None:
         self.schema = None if schema_name is None else checked_name(schema_name, "schema_name")
         super().__init__(f"{checked_name(table_name, 'table_name')}_")
+        self.newest_format = FORMAT
         self.metadata_pairs = self.table("pairs")
         self.search = self.table("search")
         self.format = self.table("format")

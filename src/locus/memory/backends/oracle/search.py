@@ -22,6 +22,7 @@ from locus.memory.backends.sql.flavour import Row, Steps, marks, portions
 from locus.memory.backends.sql.read import within
 from locus.memory.backends.sql.search import (
     THREADS_AT_ONCE,
+    PortionIndexing,
     TextPortion,
     ThreadToIndex,
     indexed,
@@ -92,6 +93,9 @@ def _still_there(sql: OracleFlavour, threads: Sequence[ThreadToIndex]) -> Steps[
     stored: set[tuple[Any, ...]] = {(thread, None, branch, number) for thread, branch, number in runs}
     heads = yield f"SELECT thread, seq FROM {sql.checkpoints} WHERE {where}", places
     return stored | {(thread, seq, None, None) for thread, seq in heads}
+
+
+INDEXING = PortionIndexing(next_portion, texts_of, index_portion)
 
 
 def search(sql: OracleFlavour, terms: Sequence[str], limit: int, prefix: str) -> Steps[list[Hit]]:

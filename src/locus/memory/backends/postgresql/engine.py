@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Collection, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
-from typing import Any
+from typing import Any, Self
 
 import psycopg
 from psycopg.pq import TransactionStatus
@@ -34,15 +34,17 @@ from locus.memory.backends.postgresql.config import PostgreSQLConfig
 from locus.memory.backends.postgresql.examine import asked_for, findings, partitions_of
 from locus.memory.backends.postgresql.schema import JSONB, PostgreSQLFlavour, ddl, statements
 from locus.memory.backends.sql import read as sql_read
-from locus.memory.backends.sql.engine import Operation, SQLServerEngine, Trouble
+from locus.memory.backends.sql.engine import Operation, SQLServerEngine, Trouble, foreign_kind
 from locus.memory.backends.sql.flavour import Steps, run_steps_async
-from locus.memory.backends.sql.schema import check_format, other_tables, script
+from locus.memory.backends.sql.schema import check_format, script, space_tables
 from locus.memory.engine import CommitsTogether, CommitsWithWrites, Deadline, NotConfirmed
+from locus.memory.model.foreign import IN_POSTGRESQL
 from locus.memory.model.formats import oldest
 from locus.memory.model.parts import Part
 from locus.memory.model.records import (
     ANY,
     Ancestor,
+    AncestorQuery,
     Base,
     Commit,
     Entry,
@@ -50,7 +52,6 @@ from locus.memory.model.records import (
     Hit,
     Outcome,
     Stored,
-    StoredFormat,
     TaskWrites,
     Verdict,
     Write,
@@ -74,6 +75,7 @@ class PostgreSQLEngine(SQLServerEngine[PostgreSQLConnection], CommitsTogether, C
         super().__init__(
             sql, PostgreSQLThreads(sql), pool, retry_seconds=config.retry_seconds, first_seconds=config.first_seconds
         )
+        self._config = config
         self._connector = Connector.from_config(config)
         self._identity = f"postgresql:{self._connector}/{sql.threads}"
         self.has_several_hosts = self._connector.hosts is not None and given_pool is None
@@ -84,6 +86,14 @@ class PostgreSQLEngine(SQLServerEngine[PostgreSQLConnection], CommitsTogether, C
     @property
     def identity(self) -> str:
         return self._identity
+
+    def _with_tables_of(self, space: str) -> Self:
+        table_name = space_tables(self._config.table_name, space)
+        config = self._config.model_copy(update={"table_name": table_name})
+        sql = type(self.sql)(table_name, config.schema_name, config.partitions)
+        made = type(self)(config, sql, self._given_pool)
+        made.backend_name = self.backend_name
+        return made
 
     async def _connect(self) -> PostgreSQLConnection:
         return await self._connector.connect()
@@ -121,42 +131,46 @@ class PostgreSQLEngine(SQLServerEngine[PostgreSQLConnection], CommitsTogether, C
     def translate(self, error: BaseException) -> CheckpointError:
         return translated(error, self._connector)
 
-    async def setup(self) -> None:
-        await self._insist(self._set_up, repeatable=True)
+    @property
+    def _place(self) -> str:
+        return str(self._connector)
 
     async def _set_up(self, connection: PostgreSQLConnection) -> None:
-        version = await run_steps_async(self._format(), connection.execute)
-        if version >= self.sql.newest_format:
-            await self._tell_partitions(connection)
-            return
-        if not version and self.reading_only:
-            raise self.nothing_there()
-        if not self.creates_tables or self.reading_only:
-            what = f"the tables {self.sql.prefix}* at {self._connector}"
-            call = script(self.backend_name, version, partitions=self.sql.partitions)
-            raise other_tables(what, version, self.sql.newest_format, call, reading=self.reading_only)
-        try:
-            await self._transact(connection, self._migrate, writing=True)
-        except psycopg.errors.DuplicateTable as error:
-            raise ConfigurationError(
-                f"a table at {self._connector} is in the way, and is not ours ({first_line(error)}): "
-                "choose another table_name"
-            ) from error
-        except psycopg.errors.InsufficientPrivilege as error:
-            call = script(self.backend_name, version, partitions=self.sql.partitions)
-            raise ConfigurationError(
-                f"this user may not create the tables at {self._connector} ({first_line(error)}): let it, or have "
-                f"somebody run what {call} returns, and set auto_create_table=False"
-            ) from error
-
-    async def _tell_partitions(self, connection: PostgreSQLConnection) -> None:
-        """Log if partitions were asked for and the tables have others. That is no error: they are used as they are."""
+        await super()._set_up(connection)
         if self.sql.partitions:
+            # That the tables have others than were asked for is no error: they are used as they are.
             for finding in asked_for(self.sql, await partitions_of(connection, self.sql), self.backend_name):
                 _log.warning("%s: %s", finding.what, finding.advice)
 
-    def _format(self) -> Steps[int]:
-        """Read the version of the tables; 0 if there are none."""
+    async def _look_for_others(self, connection: PostgreSQLConnection) -> None:
+        schema = self.sql.schema_name
+        here = "current_schema()" if schema is None else "?"
+        values = () if schema is None else (schema,)
+        self.check_foreign(await foreign_kind(connection, here, values, IN_POSTGRESQL))
+
+    def _explained(self, error: BaseException, script: str) -> ConfigurationError | None:
+        if isinstance(error, psycopg.errors.DuplicateTable):
+            return ConfigurationError(
+                f"a table at {self._connector} is in the way, and is not ours ({first_line(error)}): "
+                "choose another table_name"
+            )
+        if isinstance(error, psycopg.errors.InsufficientPrivilege):
+            return ConfigurationError(
+                f"this user may not create the tables at {self._connector} ({first_line(error)}): let it, or have "
+                f"somebody run what {script} returns, and set auto_create_table=False"
+            )
+        return None
+
+    def _script(self, version: int) -> str:
+        return script(self.backend_name, version, partitions=self.sql.partitions)
+
+    def _ddl(self, version: int) -> str:
+        return ddl(self.sql, version)
+
+    async def _format(self, connection: PostgreSQLConnection) -> int:
+        return await run_steps_async(self._version(), connection.execute)
+
+    def _version(self) -> Steps[int]:
         ((encoding, has_tables),) = yield self.sql.tables_exist()
         if encoding != "UTF8":
             raise ConfigurationError(
@@ -174,26 +188,21 @@ class PostgreSQLEngine(SQLServerEngine[PostgreSQLConnection], CommitsTogether, C
             check_format(version, self.sql.newest_format, least, str(self._connector))
         return version
 
-    def _migrate(self) -> Steps[None]:
+    async def _migrate(self, connection: PostgreSQLConnection) -> None:
+        await self._transact(connection, self._migration, writing=True)
+
+    def _migration(self) -> Steps[None]:
         yield self.sql.migration_lock()
         # CREATE SCHEMA IF NOT EXISTS asks for the right to create a schema even if it exists.
         if self.sql.schema is not None and not (yield self.sql.schema_exists()):
             yield f"CREATE SCHEMA {self.sql.schema}", ()
-        version = yield from self._format()
+        version = yield from self._version()
         if version < self.sql.newest_format:
             for statement in statements(self.sql, version):
                 yield statement, ()
 
     async def examine(self) -> list[Finding]:
         return await self._insist(lambda connection: findings(connection, self.sql, self.backend_name), repeatable=True)
-
-    async def stored_format(self) -> StoredFormat | None:
-        version = await self._read(self._format)
-        newest = self.sql.newest_format
-        return StoredFormat(version, newest, ddl(self.sql, version) if version < newest else "")
-
-    async def mend(self, finding: Finding) -> None:
-        await self._insist(lambda connection: connection.execute(finding.repair), repeatable=False)
 
     async def _commit(self, connection: PostgreSQLConnection, commit: Commit) -> Outcome:
         """Save in one statement, if nothing is in the way. Otherwise find out step by step what it is."""
@@ -282,17 +291,8 @@ class PostgreSQLEngine(SQLServerEngine[PostgreSQLConnection], CommitsTogether, C
             # Whatever cannot be read is told by the separate requests.
             return await super().read_with_writes(*place, held)
 
-    async def ancestors(
-        self,
-        thread_id: str,
-        namespace: str,
-        checkpoint_id: str,
-        limit: int,
-        channels: Collection[str],
-        known: Collection[str],
-    ) -> list[Ancestor]:
-        place = (thread_id, namespace, checkpoint_id)
-        return await self._read(partial(postgresql_read.ancestors, self.sql, *place, limit, channels, known))
+    async def ancestors(self, query: AncestorQuery) -> list[Ancestor]:
+        return await self._read(partial(postgresql_read.ancestors, self.sql, query))
 
     async def _read_one(self, operation: Operation[Stored | None]) -> Stored | None:
         try:

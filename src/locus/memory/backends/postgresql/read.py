@@ -12,15 +12,14 @@ all other columns of a checkpoint.
 from __future__ import annotations
 
 from base64 import b64decode
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from datetime import datetime
 from functools import lru_cache, partial
 from typing import Any
 
 from locus.memory.backends.postgresql.schema import PostgreSQLFlavour
 from locus.memory.backends.sql import read as sql_read
-from locus.memory.backends.sql.flavour import Steps
+from locus.memory.backends.sql.flavour import Steps, time_in_json
 from locus.memory.backends.sql.read import (
     FEW,
     held_by,
@@ -35,7 +34,18 @@ from locus.memory.backends.sql.schema import RUN_INFO, CheckpointRow, of
 from locus.memory.model.codec import TAG, decode, encode
 from locus.memory.model.manifest import check_named, wanted
 from locus.memory.model.parts import Ends, Part, Window, needed
-from locus.memory.model.records import Ancestor, Base, Entry, Extent, Path, Run, Stored, Write, writes_order
+from locus.memory.model.records import (
+    Ancestor,
+    AncestorQuery,
+    Base,
+    Entry,
+    Extent,
+    Path,
+    Run,
+    Stored,
+    Write,
+    writes_order,
+)
 
 _OF_TASK = -1
 """Stands where a run begins in the row of a pending write."""
@@ -193,32 +203,16 @@ def read_since(
     return replace(_checked(stored, new), since=held)
 
 
-def ancestors(
-    sql: PostgreSQLFlavour,
-    thread_id: str,
-    namespace: str,
-    checkpoint_id: str,
-    limit: int,
-    channels: Collection[str],
-    known: Collection[str],
-) -> Steps[list[Ancestor]]:
+def ancestors(sql: PostgreSQLFlavour, query: AncestorQuery) -> Steps[list[Ancestor]]:
     """Read the ancestors of a checkpoint, a page with one statement."""
-    wanted_channels = [sql.text(channel) for channel in channels]
-    page_before = partial(_page_before, sql, thread_id, namespace, wanted_channels, list(known))
-    return (yield from in_line(checkpoint_id, limit, page_before))
+    return (yield from in_line(query, partial(_page_before, sql)))
 
 
-def _page_before(
-    sql: PostgreSQLFlavour,
-    thread_id: str,
-    namespace: str,
-    channels: list[str],
-    known: list[str],
-    checkpoint_id: str,
-    limit: int,
-) -> Steps[list[Ancestor]]:
-    which, values = sql.which_one(thread_id, namespace, checkpoint_id)
-    rows = yield _line_statement(sql, which), (*values, limit - 1, channels, known)
+def _page_before(sql: PostgreSQLFlavour, query: AncestorQuery) -> Steps[list[Ancestor]]:
+    which, values = sql.which_one(*query[:3])
+    thread_id, namespace = sql.text(query.thread_id), sql.text(query.namespace)
+    channels = [sql.text(channel) for channel in query.channels]
+    rows = yield _line_statement(sql, which), (*values, query.limit - 1, channels, list(query.known))
     found: dict[int, Ancestor] = {}
     writes: dict[int, list[Write]] = {}
     for place, *row, about in rows:
@@ -229,7 +223,7 @@ def _page_before(
         stored: Stored | None = None
         if about is not None:
             parent_id, created_at, metadata, manifest = decode(about)
-            columns = (sql.text(thread_id), sql.text(namespace), name, parent_id, seq, rev, _time(created_at))
+            columns = (thread_id, namespace, name, parent_id, seq, rev, time_in_json(created_at))
             stored = sql.read_checkpoint(CheckpointRow(*columns, metadata, head, manifest))
         found[place] = Ancestor(sql.read_text(name), rev, stored, [])
     for place, ancestor in found.items():
@@ -289,17 +283,9 @@ def _read(
             writes.append(write_of(sql, (branch, number, task_path, before, items, data)))
             continue
         name, parent_id, rev, created_at, metadata, stored_manifest, manifest = decode(about)
-        place = (sql.text(thread_id), sql.text(namespace), name, parent_id, number, rev, _time(created_at))
+        place = (sql.text(thread_id), sql.text(namespace), name, parent_id, number, rev, time_in_json(created_at))
         stored = sql.read_checkpoint(CheckpointRow(*place, metadata, items, stored_manifest, start), runs)
     return stored, manifest
-
-
-def _time(text: object) -> datetime | None:
-    """Read a time out of JSON; None if it is none."""
-    try:
-        return datetime.fromisoformat(text) if isinstance(text, str) else None
-    except ValueError:
-        return None
 
 
 def find(sql: PostgreSQLFlavour, key: str, value: str, limit: int, prefix: str = "") -> Steps[list[Entry]]:

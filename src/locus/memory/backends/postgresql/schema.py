@@ -85,6 +85,7 @@ class PostgreSQLFlavour(PackingFlavour, ItemFlavour):
         self.partitions = checked_partitions(partitions)
         self.schema_name = None if schema_name is None else checked_name(schema_name, "schema_name")
         super().__init__(f"{checked_name(table_name, 'table_name')}_")
+        self.newest_format = len(self.migrations)
         self.search = self.table("search")
         self.indexed = self.table("indexed")
         self.format = self.table("format")
@@ -129,10 +130,6 @@ class PostgreSQLFlavour(PackingFlavour, ItemFlavour):
     def schema_exists(self) -> tuple[str, Sequence[Any]]:
         """A statement that returns a row if the schema of these tables exists."""
         return "SELECT 1 FROM pg_namespace WHERE nspname = ?", (self.schema_name,)
-
-    @property
-    def newest_format(self) -> int:
-        return len(self.migrations)
 
     @property
     def scripts(self) -> tuple[str, ...]:

@@ -25,7 +25,6 @@ from locus.memory.backends.redis.schema import (
 )
 from locus.memory.model.manifest import wanted
 from locus.memory.model.records import Commit, Outcome, TaskWrites, Unset, Verdict
-from locus.memory.model.table import entry_of
 
 _UNDECIDED = Outcome(Verdict.COMMITTED)
 """The script chooses the sequence number and the parent, so the entry that it gets has neither."""
@@ -48,7 +47,7 @@ def commit_arguments(commit: Commit, removal: Sequence[Any] = (), version: str |
         *_mode_and_id(latest, "="),
         commit.replaces or "",
         milliseconds(commit.expires_at),
-        entry_text(entry_of(commit, _UNDECIDED)),
+        entry_text(commit.entry(_UNDECIDED)),
         metadata_pairs(commit.metadata),
         payload_text(commit.extents or wanted(commit.manifest), commit.head, commit.manifest),
         version,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -64,11 +64,13 @@ from locus.memory.engine import (
     Searches,
 )
 from locus.memory.model.arguments import UNLIMITED
+from locus.memory.model.foreign import SDK_PREFIXES
 from locus.memory.model.formats import check_format, oldest
 from locus.memory.model.ids import Pattern, new_id, shown_thread
 from locus.memory.model.parts import Part
 from locus.memory.model.records import (
     Ancestor,
+    AncestorQuery,
     Base,
     Commit,
     Entry,
@@ -82,7 +84,7 @@ from locus.memory.model.records import (
     TaskWrites,
     Write,
 )
-from locus.memory.model.retention import Line, Outlived, OutlivedPage, Place, Retention, orphaned, outlived_in
+from locus.memory.model.retention import Copied, Outlived, OutlivedPage, Place, Retention, orphaned, outlived_in
 from locus.memory.model.sizes import Measured
 from locus.memory.model.trimming import MOST_ROWS
 
@@ -93,6 +95,9 @@ _ATTEMPTS = 100
 
 _AT_ONCE = 64
 """The number of threads that are asked in one round trip."""
+
+_MOST_PAGES = 50
+"""The number of pages of keys that are looked at to find out whether another library keeps its threads here."""
 
 
 class RedisEngine(
@@ -124,6 +129,7 @@ class RedisEngine(
         self._clients = clients
         self._identity = identity
         self._layout = Layout(prefix, buckets)
+        self._asked_search = search
         self._ttl = "" if ttl_seconds is None else str(max(1, int(ttl_seconds * 1000)))
         self._search = search
 
@@ -135,14 +141,25 @@ class RedisEngine(
         """Tell whether the store has a capability. Whether the server can search is known after the first use."""
         return isinstance(self, capability) and (capability is not Searches or self._search is True)
 
+    def _opened_space(self, name: str) -> Engine:
+        return RedisEngine(
+            self._clients,
+            identity=f"{self._identity}@{name}",
+            prefix=f"{self._layout.prefix}@{name}:",
+            buckets=self._layout.buckets,
+            ttl_seconds=None,
+            search=self._asked_search,
+        )
+
     async def setup(self) -> None:
         """Check the format, and take over the number of buckets. The first process to come decides both."""
         layout = self._layout
         key = layout.format_key
         version, buckets = await self._clients.command("HMGET", key, "version", "buckets")
-        if version is None and self.reading_only:
-            raise self.nothing_there()
         if version is None:
+            self.check_foreign(await self._foreign_kind())
+            if self.reading_only:
+                raise self.nothing_there()
             await self._clients.run(scripts.WRITE_FORMAT, [key], FORMAT, layout.buckets)
             version, buckets = await self._clients.command("HMGET", key, "version", "buckets")
         try:
@@ -171,6 +188,21 @@ class RedisEngine(
             )
         if self._search is None:
             self._search = await self._searcher().is_available()
+
+    async def _foreign_kind(self) -> str | None:
+        """Look for keys of locus-sdk under the prefix of this store, among the first of a server's."""
+        prefix = self._layout.prefix
+        if self._clients.is_cluster or prefix not in SDK_PREFIXES:
+            return None
+        cursor = b"0"
+        for _ in range(_MOST_PAGES):
+            cursor, keys = await self._clients.command("SCAN", cursor, "MATCH", f"{prefix}*", "COUNT", 1_000)
+            for key in keys:
+                if await self._clients.command("TYPE", key) == b"string":
+                    return "locus-sdk"
+            if int(cursor) == 0:
+                break
+        return None
 
     async def examine(self) -> list[Finding]:
         return await findings(self._clients)
@@ -353,17 +385,10 @@ class RedisEngine(
         except (ValueError, IndexError):
             raise CorruptCheckpointError(f"pending writes of {shown_thread(thread_id)} cannot be read") from None
 
-    async def ancestors(
-        self,
-        thread_id: str,
-        namespace: str,
-        checkpoint_id: str,
-        limit: int,
-        channels: Collection[str],
-        known: Collection[str],
-    ) -> list[Ancestor]:
-        answer = await self._run(scripts.ANCESTORS, thread_id, net(namespace), checkpoint_id, limit)
-        return to_ancestors(thread_id, checkpoint_id, answer, channels)
+    async def ancestors(self, query: AncestorQuery) -> list[Ancestor]:
+        namespace, checkpoint_id = net(query.namespace), query.checkpoint_id
+        answer = await self._run(scripts.ANCESTORS, query.thread_id, namespace, checkpoint_id, query.limit)
+        return to_ancestors(query, answer)
 
     async def outlived(
         self, retention: Retention, after: str = "", prefix: str = "", limit: int = PAGE
@@ -408,21 +433,11 @@ class RedisEngine(
         await self._index().sweep()
         return 0
 
-    async def copy(self, source: str, dest: str, namespace: str | None, checkpoint_ids: Collection[str] | None) -> int:
-        return await self._copy(
-            source, dest, lambda thread, born: thread.copy_arguments(dest, born, namespace, checkpoint_ids)
-        )
-
-    async def copy_line(self, source: str, dest: str, line: Line) -> int:
-        return await self._copy(source, dest, lambda thread, born: thread.line_arguments(dest, born, line))
-
-    async def _copy(
-        self, source: str, dest: str, arguments_of: Callable[[ThreadContents, str], tuple[int, list[Any]]]
-    ) -> int:
+    async def copy(self, source: str, dest: str, copied: Copied) -> int:
         answer = await self._run(scripts.CONTENTS, source)
         if not answer:
             return 0
-        count, arguments = arguments_of(ThreadContents(answer), new_id())
+        count, arguments = ThreadContents(answer).copy_arguments(dest, new_id(), copied)
         if not count:
             return 0
         created = await self._clients.run(scripts.CREATE, self._keys(dest), *arguments)

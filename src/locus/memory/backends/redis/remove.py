@@ -27,9 +27,9 @@ from locus.memory.backends.redis.schema import (
     whole_entry,
 )
 from locus.memory.model.ids import shown_thread
-from locus.memory.model.manifest import newest_runs, wanted
+from locus.memory.model.manifest import newest_in, newest_runs, wanted
 from locus.memory.model.records import Commit, Entry, Exported, Extent, RunInfo, Stored, writes_order
-from locus.memory.model.retention import Line, Removal, line_in, plan_removal, unneeded_runs
+from locus.memory.model.retention import Copied, Removal, chosen_in, plan_removal, unneeded_runs
 from locus.memory.model.trimming import Portion, Trimming
 
 
@@ -130,20 +130,11 @@ class ThreadContents:
         self._runs = {name: text for name, text in _pairs(runs) if b" " in name}
         self._writes = dict(_pairs(writes))
 
-    def line_arguments(self, dest: str, born: str, line: Line) -> tuple[int, list[Any]]:
-        """Count the checkpoints of a line, and make the arguments of CREATE that copy them."""
-        ids, orphan = line_in((entry for entry, _ in self._checkpoints(dest)), line)
-        return self.copy_arguments(dest, born, line.namespace, set(ids), orphan)
-
-    def copy_arguments(
-        self, dest: str, born: str, namespace: str | None, ids: Collection[str] | None, orphan: str | None = None
-    ) -> tuple[int, list[Any]]:
-        """Count the checkpoints to copy, and make the arguments of CREATE. The `orphan` gets no parent."""
-        chosen = [
-            (replace(entry, parent_id=None) if entry.checkpoint_id == orphan else entry, payload)
-            for entry, payload in self._checkpoints(dest)
-            if ids is None or (entry.namespace == namespace and entry.checkpoint_id in ids)
-        ]
+    def copy_arguments(self, dest: str, born: str, copied: Copied) -> tuple[int, list[Any]]:
+        """Count the checkpoints to copy, and make the arguments of CREATE."""
+        payloads = {entry.seq: (entry, payload) for entry, payload in self._checkpoints(dest)}
+        entries = chosen_in((entry for entry, _ in payloads.values()), copied)
+        chosen = [(entry, payloads[entry.seq][1]) for entry in entries]
         expires = self._expires if self._expires > 0 else ""
         return len(chosen), [
             dest,
@@ -192,9 +183,7 @@ class ThreadContents:
             raise CorruptCheckpointError("the thread to be copied cannot be read") from None
         unneeded = unneeded_runs(extents, infos)
         needed = infos.keys() - set(unneeded)
-        newest: dict[str, int] = {}
-        for run in needed:
-            newest[run.branch] = max(newest.get(run.branch, 0), run.number)
+        newest = newest_in(needed)
         return [
             *(infos[run] for run in needed),
             *((branch, str(number)) for branch, number in newest.items() if number),

@@ -34,7 +34,7 @@ it. A thread that is in the index, and gone before its time, was evicted: that i
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -46,7 +46,7 @@ from locus.errors import CorruptCheckpointError
 from locus.memory.model.arguments import UNLIMITED
 from locus.memory.model.codec import canonical, check_sum, checksum, decode, run_checksum
 from locus.memory.model.ids import shown_thread
-from locus.memory.model.records import Ancestor, Entry, Extent, Run, RunInfo, Stored, Write, writes_order
+from locus.memory.model.records import Ancestor, AncestorQuery, Entry, Extent, Run, RunInfo, Stored, Write, writes_order
 from locus.memory.model.sizes import Measured, MeasuredCheckpoint, MeasuredWrites, text_bytes
 
 FORMAT = 2
@@ -267,15 +267,13 @@ def to_writes(task_id: bytes, stored: bytes) -> list[Write]:
     return writes
 
 
-def to_ancestors(
-    thread_id: str, checkpoint_id: str, answer: Sequence[Any], channels: Collection[str]
-) -> list[Ancestor]:
-    """Read the ancestors of a checkpoint in an answer of ANCESTORS, with their pending writes to these channels."""
+def to_ancestors(query: AncestorQuery, answer: Sequence[Any]) -> list[Ancestor]:
+    """Read the ancestors of a checkpoint in an answer of ANCESTORS, with their pending writes to some channels."""
     line: dict[str, Ancestor] = {}
     for at in range(0, len(answer), 4):
         seq, stored, payload, tasks = answer[at : at + 4]
-        entry = to_entry(thread_id, seq, stored)
-        if entry.checkpoint_id in line or entry.checkpoint_id == checkpoint_id:
+        entry = to_entry(query.thread_id, seq, stored)
+        if entry.checkpoint_id in line or entry.checkpoint_id == query.checkpoint_id:
             break
         try:
             if payload is None:
@@ -283,9 +281,9 @@ def to_ancestors(
             head, manifest = to_payload(payload)
             writes = to_task_writes(tasks)
         except (ValueError, IndexError):
-            place = f"checkpoint {entry.seq} of {shown_thread(thread_id)}"
+            place = f"checkpoint {entry.seq} of {shown_thread(query.thread_id)}"
             raise CorruptCheckpointError(f"{place} cannot be read") from None
-        line[entry.checkpoint_id] = Ancestor.of(Stored(entry, head, manifest), writes, channels)
+        line[entry.checkpoint_id] = Ancestor.of(Stored(entry, head, manifest), writes, query.channels)
     return [*line.values()]
 
 

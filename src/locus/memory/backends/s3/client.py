@@ -36,9 +36,8 @@ class S3ObjectStore(ObjectStore):
     """The objects under a prefix of an S3 bucket. Can be used from any event loop."""
 
     def __init__(self, config: S3Config) -> None:
-        super().__init__()
+        super().__init__(config.prefix)
         self._config = config
-        self._prefix = config.prefix
         self._client = S3Client(config, self.requests)
         self.driver_errors = self._client.errors  # type: ignore[misc]  # known when the driver is
         self.at_once = config.max_connections

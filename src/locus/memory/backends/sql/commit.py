@@ -13,7 +13,7 @@ id, and requires that the last save (`LastSeenThread.base`) is there with its re
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -22,7 +22,7 @@ from locus.errors import CorruptCheckpointError
 from locus.memory.backends.sql.flavour import Flavour, Row, Steps, marks, portions
 from locus.memory.backends.sql.read import write_list
 from locus.memory.backends.sql.schema import KNOWN, RUN_INFO, CheckpointRow, of, without_thread
-from locus.memory.model.commit_rules import continued_runs, decide
+from locus.memory.model.commit_rules import contested_runs, decide
 from locus.memory.model.manifest import wanted
 from locus.memory.model.records import (
     ANY,
@@ -37,7 +37,7 @@ from locus.memory.model.records import (
     TaskWrites,
     Write,
 )
-from locus.memory.model.retention import Line, Place, Removal, ancestors, cut, plan_removal, unneeded_runs
+from locus.memory.model.retention import Copied, Line, Place, Removal, ancestors, cut, plan_removal, unneeded_runs
 from locus.memory.model.trimming import MOST_ROWS
 
 FEW_ANCESTORS = 32
@@ -113,7 +113,7 @@ class SQLThread:
         if commit.if_latest is not ANY or (commit.parent_id is not None and commit.parent_id not in view.by_id):
             rows = yield f"{select} AND {sql.in_order('namespace')} = ? ORDER BY seq DESC LIMIT 1", place
             view.newest = self._known(rows[0]) if rows else None
-        for run in continued_runs(commit):
+        for run in contested_runs(commit):
             rows = yield (
                 f"SELECT 1 FROM {sql.runs} WHERE thread = ? AND branch = ? AND number >= ? LIMIT 1",
                 (self.key, run.branch, run.number),
@@ -131,15 +131,15 @@ class SQLThread:
 
     def add(self, commit: Commit, outcome: Outcome) -> Steps[None]:
         """Write a commit that `decide` has accepted."""
-        sql, known = self.sql, branches_sent_before(commit)
+        sql = self.sql
         unless_there = sql.insert_unless_there(sql.runs, sql.run_columns, sql.run_marks)
         for run in commit.runs:
-            yield unless_there if run.branch in known else sql.insert_run, self._run_values(run, outcome.seq)
+            yield sql.insert_run, self._run_values(run, outcome.seq)
         for run in commit.values:
             yield unless_there, self._run_values(run, outcome.seq)
         if outcome.replaced is not None:
             yield from self.remove({outcome.replaced.seq}, spare=commit.manifest)
-        yield from self.insert(added_entry(commit, outcome), commit.head, commit.manifest)
+        yield from self.insert(commit.entry(outcome), commit.head, commit.manifest)
         yield self.moved(commit, outcome)
 
     def moved(self, commit: Commit, outcome: Outcome) -> tuple[str, Sequence[Any]]:
@@ -251,18 +251,18 @@ class SQLThread:
         rows = yield f"SELECT 1 FROM {self.sql.checkpoints} WHERE thread = ? LIMIT 1", (self.key,)
         return bool(rows)
 
-    def all_chosen(self) -> Steps[Chosen]:
-        """Choose all checkpoints, for a copy."""
-        ((count,),) = yield f"SELECT count(*) FROM {self.sql.checkpoints} WHERE thread = ?", (self.key,)
-        return Chosen(count)
+    def chosen(self, copied: Copied) -> Steps[Chosen]:
+        """Choose checkpoints, for a copy."""
+        if copied is None:
+            ((count,),) = yield f"SELECT count(*) FROM {self.sql.checkpoints} WHERE thread = ?", (self.key,)
+            return Chosen(count)
+        if isinstance(copied, Line):
+            return (yield from self._line(copied))
+        among = yield from self._among(copied.namespace)
+        seqs = sorted(known.seq for known in among if known.checkpoint_id in copied.checkpoint_ids)
+        return Chosen(len(seqs), copied.namespace, seqs)
 
-    def chosen(self, namespace: str, ids: Collection[str]) -> Steps[Chosen]:
-        """Choose these checkpoints of a namespace, for a copy."""
-        seqs = sorted(known.seq for known in (yield from self._among(namespace)) if known.checkpoint_id in ids)
-        return Chosen(len(seqs), namespace, seqs)
-
-    def line(self, line: Line) -> Steps[Chosen]:
-        """Choose a checkpoint with its ancestors, for a copy."""
+    def _line(self, line: Line) -> Steps[Chosen]:
         if line.longest > FEW_ANCESTORS:
             chosen = ancestors((yield from self._among(line.namespace)), line.checkpoint_id, line.longest)
         else:
@@ -455,22 +455,14 @@ class SQLThreads:
                 return removed, True
         return removed, len(expired) == most
 
-    def copy(self, source: str, dest: str, namespace: str | None, ids: Collection[str] | None) -> Steps[int]:
-        if ids is None or namespace is None:
-            return (yield from self._copy(source, dest, SQLThread.all_chosen))
-        return (yield from self._copy(source, dest, lambda origin: origin.chosen(namespace, ids)))
-
-    def copy_line(self, source: str, dest: str, line: Line) -> Steps[int]:
-        return (yield from self._copy(source, dest, lambda origin: origin.line(line)))
-
-    def _copy(self, source: str, dest: str, choose: Callable[[SQLThread], Steps[Chosen]]) -> Steps[int]:
+    def copy(self, source: str, dest: str, copied: Copied) -> Steps[int]:
         sql = self.sql
         threads = {}
         # Always in the same order, so that two copies in opposite directions do not wait for each other.
         for thread_id in sorted({source, dest}):
             threads[thread_id] = yield from self.open(thread_id)
         origin, target = threads[source], threads[dest]
-        chosen = Chosen(0) if origin is None else (yield from choose(origin))
+        chosen = Chosen(0) if origin is None else (yield from origin.chosen(copied))
         if origin is None or not chosen.count:
             return 0
         target = target or (yield from self.open_or_create(dest))
@@ -524,29 +516,6 @@ class SQLThreads:
             yield self.sql.put_write(), (*place, *self.sql.new_write(write))
 
 
-def added_entry(commit: Commit, outcome: Outcome) -> Entry:
-    """Make the entry of a checkpoint that a commit adds."""
-    return Entry(
-        commit.thread_id,
-        commit.namespace,
-        commit.checkpoint_id,
-        outcome.parent_id,
-        outcome.seq,
-        commit.rev,
-        commit.created_at,
-        commit.metadata,
-    )
-
-
-def branches_sent_before(commit: Commit) -> set[str]:
-    """The branches whose runs may be stored, although `decide` has not found them taken.
-
-    If a commit is sent again after its checkpoint was removed, other checkpoints may still use the branches that it
-    opened.
-    """
-    return set() if commit.fresh_id else {run.branch for run in commit.runs if run.number == 0}
-
-
 MOST_SEEN_THREADS = 10_000
 MOST_BRANCHES = 100
 
@@ -575,7 +544,10 @@ class LastSeenThread:
             and commit.base == base
             and commit.parent_id in (ANY, base.checkpoint_id)
             and commit.if_latest in (ANY, base.checkpoint_id)
-            and all(run.number == 0 or self.newest_runs.get(run.branch) == run.number - 1 for run in commit.runs)
+            and all(
+                (run.number == 0 and commit.fresh_id) or self.newest_runs.get(run.branch) == run.number - 1
+                for run in commit.runs
+            )
         )
 
 

@@ -24,14 +24,17 @@ from datetime import datetime
 from enum import Enum, auto
 from functools import partial
 from operator import attrgetter
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Generic, Self, TypeVar
 
+from locus.errors import ConfigurationError
 from locus.memory.backends.sql import read as sql_read
 from locus.memory.backends.sql import remove as sql_remove
 from locus.memory.backends.sql import search as sql_search
 from locus.memory.backends.sql.commit import SQLThread, SQLThreads
 from locus.memory.backends.sql.config import PoolOptions
 from locus.memory.backends.sql.flavour import Flavour, Row, Steps, run_steps_async
+from locus.memory.backends.sql.schema import other_tables
+from locus.memory.backends.sql.search import PortionIndexing
 from locus.memory.backends.sql.trim import trim_long, trim_short
 from locus.memory.engine import (
     PAGE,
@@ -46,25 +49,29 @@ from locus.memory.engine import (
     NothingCommitted,
     Searches,
 )
+from locus.memory.model.foreign import FOREIGN_TABLES, kind_of_tables
 from locus.memory.model.ids import Pattern
 from locus.memory.model.parts import Part
 from locus.memory.model.records import (
     DEFAULT_NAMESPACE,
     Ancestor,
+    AncestorQuery,
     Base,
     Commit,
     Entry,
     Exported,
+    Finding,
     Hit,
     Hits,
     NewestThreads,
     Outcome,
     Path,
     Stored,
+    StoredFormat,
     TaskWrites,
     Write,
 )
-from locus.memory.model.retention import Line, OutlivedPage, Place, Retention
+from locus.memory.model.retention import Copied, OutlivedPage, Place, Retention
 from locus.memory.model.sizes import Measured
 from locus.memory.runtime.per_loop import PerLoop
 from locus.memory.runtime.retry import Backoff
@@ -74,6 +81,16 @@ Operation = Callable[[], Steps[T]]
 """Makes the steps of an operation, anew for each attempt."""
 ThreadChange = Callable[[SQLThreads], Steps[T]]
 """Makes the steps of an operation that changes threads."""
+
+
+async def foreign_kind(connection: Any, schema: str, values: Sequence[Any], kinds: Sequence[str]) -> str | None:
+    """The framework among `kinds` whose tables are in a schema, an SQL expression with these values."""
+    columns = await connection.execute(
+        "SELECT table_name, column_name FROM information_schema.columns"
+        f" WHERE table_schema = {schema} AND table_name IN (?{', ?' * (len(FOREIGN_TABLES) - 1)})",
+        (*values, *FOREIGN_TABLES),
+    )
+    return kind_of_tables([(str(table), str(column)) for table, column in columns], kinds)
 
 
 class SQLEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies, Exports, Maintains):
@@ -179,17 +196,8 @@ class SQLEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies, E
     async def get_writes(self, thread_id: str, namespace: str, checkpoint_id: str, task_id: str | None) -> list[Write]:
         return await self._read(partial(sql_read.get_writes, self.sql, thread_id, namespace, checkpoint_id, task_id))
 
-    async def ancestors(
-        self,
-        thread_id: str,
-        namespace: str,
-        checkpoint_id: str,
-        limit: int,
-        channels: Collection[str],
-        known: Collection[str],
-    ) -> list[Ancestor]:
-        place = (thread_id, namespace, checkpoint_id)
-        return await self._read(partial(sql_read.ancestors, self.sql, *place, limit, channels, known), at_once=True)
+    async def ancestors(self, query: AncestorQuery) -> list[Ancestor]:
+        return await self._read(partial(sql_read.ancestors, self.sql, query), at_once=True)
 
     async def outlived(
         self, retention: Retention, after: str = "", prefix: str = "", limit: int = PAGE
@@ -201,11 +209,8 @@ class SQLEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies, E
     async def measure(self, thread_id: str) -> Measured | None:
         return await self._read(partial(sql_remove.measure, self.sql, thread_id), at_once=True)
 
-    async def copy(self, source: str, dest: str, namespace: str | None, checkpoint_ids: Collection[str] | None) -> int:
-        return await self._change(lambda threads: threads.copy(source, dest, namespace, checkpoint_ids))
-
-    async def copy_line(self, source: str, dest: str, line: Line) -> int:
-        return await self._change(lambda threads: threads.copy_line(source, dest, line))
+    async def copy(self, source: str, dest: str, copied: Copied) -> int:
+        return await self._change(lambda threads: threads.copy(source, dest, copied))
 
     async def export(self, thread_id: str, after_seq: int, limit: int, known: Mapping[str, int]) -> Exported:
         return await self._read(partial(sql_read.export, self.sql, thread_id, after_seq, limit, known), at_once=True)
@@ -304,6 +309,71 @@ class SQLServerEngine(SQLEngine, Generic[C]):
         self._first_seconds = first_seconds
         self._was_connected = False
         self._pools: LoopPools[C] = LoopPools(self._connect, pool)
+
+    def _opened_space(self, name: str) -> Engine:
+        space = self._with_tables_of(name)
+        space._pools = self._pools
+        return space
+
+    @abstractmethod
+    def _with_tables_of(self, space: str) -> Self:
+        """Make an engine on the same server with the tables of another key space (see `space_tables`)."""
+
+    async def setup(self) -> None:
+        await self._insist(self._set_up, repeatable=True)
+
+    async def _set_up(self, connection: C) -> None:
+        """Create or migrate the tables, if that is needed and allowed."""
+        version = await self._format(connection)
+        if version >= self.sql.newest_format:
+            return
+        if not version:
+            await self._look_for_others(connection)
+            if self.reading_only:
+                raise self.nothing_there()
+        script = self._script(version)
+        if not self.creates_tables or self.reading_only:
+            what = f"the tables {self.sql.prefix}* at {self._place}"
+            raise other_tables(what, version, self.sql.newest_format, script, reading=self.reading_only)
+        try:
+            await self._migrate(connection)
+        except self.driver_errors as error:
+            refusal = self._explained(error, script)
+            if refusal is None:
+                raise
+            raise refusal from error
+
+    async def _look_for_others(self, connection: C) -> None:
+        """Refuse a place that has the tables of another program (see `foreign_kind`)."""
+
+    async def stored_format(self) -> StoredFormat | None:
+        version, newest = await self._insist(self._format, repeatable=True), self.sql.newest_format
+        return StoredFormat(version, newest, self._ddl(version) if version < newest else "")
+
+    @property
+    @abstractmethod
+    def _place(self) -> str:
+        """The server and the database, for messages, without secrets."""
+
+    @abstractmethod
+    async def _format(self, connection: C) -> int:
+        """Read the version of the tables; 0 if there are none, or not all of them."""
+
+    @abstractmethod
+    async def _migrate(self, connection: C) -> None:
+        """Create the tables, or bring them to the newest version. Many processes may do so at once."""
+
+    @abstractmethod
+    def _script(self, version: int) -> str:
+        """The public call that returns the statements which bring tables of this version to the newest one."""
+
+    @abstractmethod
+    def _ddl(self, version: int) -> str:
+        """These statements."""
+
+    @abstractmethod
+    def _explained(self, error: BaseException, script: str) -> ConfigurationError | None:
+        """The error that says what to change, if the user, the database or the options keep tables from being made."""
 
     @abstractmethod
     async def _connect(self) -> C:
@@ -428,6 +498,21 @@ class SQLServerEngine(SQLEngine, Generic[C]):
     async def index_until(self, prefix: str, deadline: Deadline) -> bool:
         """Bring the full text up to date, in portions; False if something is left to be indexed."""
 
+    async def _index_portions(self, indexing: PortionIndexing, prefix: str, deadline: Deadline) -> bool:
+        """Do that with the steps of a database. Nothing is written on a handle that only reads."""
+        while True:
+            portion = await self._read(partial(indexing.next_portion, self.sql, prefix))
+            if self.reading_only:
+                return not portion.threads
+            if portion.threads:
+                texts = await asyncio.to_thread(indexing.texts_of, self.sql, portion)
+                await self._write(partial(indexing.index_portion, self.sql, portion, texts), repeatable=True)
+            # A portion that is not full is the last one, so saves that go on meanwhile do not prolong this.
+            if not portion.is_full:
+                return True
+            if deadline.has_passed:
+                return False
+
     @abstractmethod
     async def ranked(self, terms: Sequence[str], limit: int, prefix: str) -> list[Hit]:
         """Search the full text as it is, best hits first."""
@@ -456,6 +541,9 @@ class SQLServerEngine(SQLEngine, Generic[C]):
             return await self._read(steps, at_once=True)
         except self.driver_errors as error:
             raise self.translate(error) from error
+
+    async def mend(self, finding: Finding) -> None:
+        await self._insist(lambda connection: connection.execute(finding.repair, ()), repeatable=False)
 
     async def close(self) -> None:
         await self._pools.close()

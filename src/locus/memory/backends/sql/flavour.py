@@ -100,6 +100,8 @@ class Flavour:
 
     It keeps a database from reading all of them.
     """
+    newest_format: int
+    """The format of the tables that this version makes on a server."""
     checksums = False
     """True if rows have a checksum. SQLite needs one; servers have checksums of their pages."""
 
@@ -351,6 +353,14 @@ class Flavour:
         if not isinstance(text, str):
             raise CorruptCheckpointError("a JSON column holds no text")
         return text if self.dialect.exact else from_native(text)
+
+
+def time_in_json(text: object) -> datetime | None:
+    """Read a time out of JSON; None if it is none."""
+    try:
+        return datetime.fromisoformat(text) if isinstance(text, str) else None
+    except ValueError:
+        return None
 
 
 SMALLEST, LARGEST = 256, 262_144

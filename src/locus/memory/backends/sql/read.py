@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
@@ -19,6 +19,7 @@ from locus.memory.model.matching import has_value
 from locus.memory.model.parts import Part, needed
 from locus.memory.model.records import (
     Ancestor,
+    AncestorQuery,
     Base,
     Entry,
     Exported,
@@ -577,18 +578,18 @@ LINE_PAGE = 500
 """The number of ancestors that one statement reads. MySQL follows 1,000 steps at most."""
 
 
-def line_of(sql: Flavour, thread_id: str, namespace: str, checkpoint_id: str, limit: int) -> tuple[str, list[Any]]:
+def line_of(sql: Flavour, query: AncestorQuery) -> tuple[str, list[Any]]:
     """A table expression `line`, and its values: a checkpoint and its ancestors, up to so many.
 
     Each row names its parent. It is the ancestor at `place`, counted from 0, if it exists.
     """
-    which, values = sql.which_one(thread_id, namespace, checkpoint_id)
+    which, values = sql.which_one(*query[:3])
     return (
         "WITH RECURSIVE line (place, thread, namespace, parent_id) AS ("
         f"SELECT 0, c.thread, c.namespace, c.parent_id FROM {sql.joined} WHERE {which}"
         f" UNION ALL SELECT l.place + 1, p.thread, p.namespace, p.parent_id FROM line l CROSS JOIN {sql.checkpoints} p"
         " WHERE p.thread = l.thread AND p.namespace = l.namespace AND p.checkpoint_id = l.parent_id AND l.place < ?)"
-    ), [*values, limit - 1]
+    ), [*values, query.limit - 1]
 
 
 def is_parent(alias: str) -> str:
@@ -597,32 +598,21 @@ def is_parent(alias: str) -> str:
     return f"{dot}thread = l.thread AND {dot}namespace = l.namespace AND {dot}checkpoint_id = l.parent_id"
 
 
-def ancestors(
-    sql: Flavour,
-    thread_id: str,
-    namespace: str,
-    checkpoint_id: str,
-    limit: int,
-    channels: Collection[str],
-    known: Collection[str],
-) -> Steps[list[Ancestor]]:
+def ancestors(sql: Flavour, query: AncestorQuery) -> Steps[list[Ancestor]]:
     """Read the ancestors of a checkpoint. All statements have to see the same instant."""
-    page_before = partial(_page_before, sql, thread_id, namespace, list(channels), known)
-    return (yield from in_line(checkpoint_id, limit, page_before))
+    return (yield from in_line(query, partial(_page_before, sql)))
 
 
-def in_line(
-    checkpoint_id: str, limit: int, page_before: Callable[[str, int], Steps[list[Ancestor]]]
-) -> Steps[list[Ancestor]]:
+def in_line(query: AncestorQuery, page_of: Callable[[AncestorQuery], Steps[list[Ancestor]]]) -> Steps[list[Ancestor]]:
     """Read a line in pages. It may be a circle: a checkpoint may have been saved again as a child of its own child."""
     line: dict[str, Ancestor] = {}
-    at = checkpoint_id
-    while len(line) < limit:
-        size = min(LINE_PAGE, limit - len(line))
-        page = yield from page_before(at, size)
+    at = query.checkpoint_id
+    while len(line) < query.limit:
+        size = min(LINE_PAGE, query.limit - len(line))
+        page = yield from page_of(query._replace(checkpoint_id=at, limit=size))
         for ancestor in page:
             at = ancestor.checkpoint_id
-            if at in line or at == checkpoint_id:
+            if at in line or at == query.checkpoint_id:
                 return [*line.values()]
             line[at] = ancestor
         if len(page) < size:
@@ -630,30 +620,22 @@ def in_line(
     return [*line.values()]
 
 
-def _page_before(
-    sql: Flavour,
-    thread_id: str,
-    namespace: str,
-    channels: list[str],
-    known: Collection[str],
-    checkpoint_id: str,
-    limit: int,
-) -> Steps[list[Ancestor]]:
-    line, values = line_of(sql, thread_id, namespace, checkpoint_id, limit)
+def _page_before(sql: Flavour, query: AncestorQuery) -> Steps[list[Ancestor]]:
+    line, values = line_of(sql, query)
     rows = yield (
         f"{line} SELECT c.thread, c.seq, c.checkpoint_id, c.rev FROM line l CROSS JOIN {sql.checkpoints} c"
         f" WHERE {is_parent('c')} ORDER BY l.place",
         values,
     )
     stored: dict[int, Stored] = {}
-    for seqs in portions([seq for _, seq, _, rev in rows if rev not in known]):
+    for seqs in portions([seq for _, seq, _, rev in rows if rev not in query.known]):
         more = yield (
             f"SELECT {sql.exported} FROM {sql.joined} WHERE c.thread = ? AND c.seq IN {marks(len(seqs))}",
             (rows[0][0], *seqs),
         )
         stored |= {row.seq: sql.read_checkpoint(row) for row in (CheckpointRow(*columns) for columns in more)}
     found = [Ancestor(sql.read_text(name), rev, stored.get(seq), []) for _, seq, name, rev in rows]
-    for some in portions(channels) if found else ():
+    for some in portions(list(query.channels)) if found else ():
         rows = yield (
             f"{line} SELECT l.place, {write_list(sql, 'w')} FROM line l CROSS JOIN {sql.writes} w"
             f" WHERE {is_parent('w')} AND w.channel IN {marks(len(some))}",
@@ -683,19 +665,13 @@ def export(sql: Flavour, thread_id: str, after_seq: int, limit: int, known: Mapp
     checkpoints, thread = [sql.read_checkpoint(row) for row in checkpoint_rows], checkpoint_rows[0].thread
     writes = yield from _writes(sql, thread, checkpoints)
     named = [newest_runs([stored.manifest]) for stored in checkpoints[: len(writes)]]
-    run_sizes = yield from _runs(sql, f"branch, number, {sql.bytes_of('items')}", thread, _newest(named), known)
+    newest = newest_runs(stored.manifest for stored in checkpoints[: len(writes)])
+    run_sizes = yield from _runs(sql, f"branch, number, {sql.bytes_of('items')}", thread, newest, known)
     count = fitting(brought(named, ((branch, number, int(size)) for branch, number, size in run_sizes)))
-    runs = yield from _runs(sql, sql.run, thread, _newest(named[:count]), known)
+    newest = newest_runs(stored.manifest for stored in checkpoints[:count])
+    runs = yield from _runs(sql, sql.run, thread, newest, known)
     kept = {place: some for place, some in writes[:count] if some}
     return Exported(checkpoints[:count], list(map(sql.read_run, runs)), kept, more=count < len(sizes))
-
-
-def _newest(named: Iterable[Mapping[str, int]]) -> dict[str, int]:
-    newest: dict[str, int] = {}
-    for some in named:
-        for branch, number in some.items():
-            newest[branch] = max(number, newest.get(branch, 0))
-    return newest
 
 
 def _runs(

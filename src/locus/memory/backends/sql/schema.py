@@ -126,6 +126,11 @@ def checked_name(name: object, what: str, longest: int = LONGEST_NAME, *, letter
     return name
 
 
+def space_tables(table_name: str, space: str) -> str:
+    """The beginning of the names of tables of another key space, which is chosen like `table_name`."""
+    return checked_name(f"{table_name}__{space}", f"table_name, with __{space} behind it,")
+
+
 def check_format(found: int, known: int, least: object, where: str) -> None:
     """Refuse tables that a newer version made, unless this one knows `least`, the format that is needed to use them."""
     formats.check_format(found, known, least, f"the tables in {where} have")

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import accumulate
 from typing import Any, NamedTuple
 
@@ -236,9 +236,10 @@ class ThreadToIndex(NamedTuple):
 
 
 class TextPortion(NamedTuple):
-    """The next texts to index, where a thread's row has `indexed_seq`, the last sequence number that is indexed.
+    """The texts that are indexed for search next. `threads` says which part of each thread they are.
 
     A row begins with the thread, the id of a checkpoint (None for a run), branch and number (None for a checkpoint).
+    With `is_full`, there is more to index after this portion.
     """
 
     threads: list[ThreadToIndex]
@@ -246,8 +247,22 @@ class TextPortion(NamedTuple):
     is_full: bool
 
 
+class PortionIndexing(NamedTuple):
+    """How a database brings its full text up to date, a portion at a time."""
+
+    next_portion: Callable[[Any, str], Steps[TextPortion]]
+    """Reads the next texts of threads whose ids start with a prefix."""
+    texts_of: Callable[[Any, TextPortion], list[str]]
+    """Makes the text to index of each row; that takes long, and happens in a thread."""
+    index_portion: Callable[[Any, TextPortion, Sequence[str]], Steps[None]]
+    """Writes them."""
+
+
 def portion_of(rows: Sequence[Row]) -> TextPortion:
-    """Choose threads for the next portion, without its rows. `rows` has their keys, `indexed_seq` and `last_seq`."""
+    """Choose threads for the next portion, without its rows.
+
+    Each of `rows` has the key of a thread, the last sequence number that is indexed, and the last one that there is.
+    """
     threads, left = [], PORTION
     for key, after, last in rows:
         if left > 0:

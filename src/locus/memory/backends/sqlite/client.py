@@ -9,7 +9,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from functools import partial
+from functools import cache, lru_cache, partial
 from itertools import count
 from pathlib import Path
 from typing import Any, TypeVar
@@ -17,7 +17,7 @@ from urllib.parse import quote
 
 from locus.memory.backends.sql.flavour import Steps, run_steps
 from locus.memory.backends.sqlite.config import IN_MEMORY
-from locus.memory.backends.sqlite.schema import migrate
+from locus.memory.backends.sqlite.schema import TABLES, foreign_kind, migrate
 from locus.memory.model.arguments import possible_path
 from locus.memory.runtime.private import create_file, make_folder
 from locus.memory.runtime.retry import Backoff
@@ -65,6 +65,26 @@ class Query:
         return TimeoutError(f"a query took longer than query_timeout, {self._seconds:g} s")
 
 
+@cache
+def in_tables(tables: str) -> type[sqlite3.Connection]:
+    """The class of a connection to tables whose names begin with this. Statements call them by their usual names."""
+    if tables == TABLES:
+        return sqlite3.Connection
+
+    @lru_cache(maxsize=512)
+    def named(statement: str) -> str:
+        return statement.replace(TABLES, tables)
+
+    class SpaceConnection(sqlite3.Connection):
+        def execute(self, sql: str, parameters: Any = (), /) -> sqlite3.Cursor:
+            return super().execute(named(sql), parameters)
+
+        def executemany(self, sql: str, parameters: Any, /) -> sqlite3.Cursor:
+            return super().executemany(named(sql), parameters)
+
+    return SpaceConnection
+
+
 class SQLiteFile:
     """A connection to the file at a path, opened when it is first needed. It belongs to one OS thread."""
 
@@ -77,9 +97,16 @@ class SQLiteFile:
         writable: bool,
         untouched: bool = False,
         makes_folder: bool = True,
+        check_foreign: Callable[[str | None], None] = lambda _kind: None,
+        tables: str = TABLES,
     ) -> None:
-        """`untouched` opens a file without any right to change it, not even its journal."""
+        """`untouched` opens a file without any right to change it, not even its journal.
+
+        `check_foreign` is told which other framework's tables are in a file without ours, before it is changed.
+        """
+        self._check_foreign = check_foreign
         self._path = path
+        self._connection_class = in_tables(tables)
         self._makes_folder = makes_folder
         self._untouched = untouched
         self._durability = durability
@@ -143,7 +170,7 @@ class SQLiteFile:
 
     def _open(self) -> sqlite3.Connection:
         if self._untouched:
-            return open_untouched(self._path, self._timeout)
+            return open_untouched(self._path, self._timeout, self._connection_class)
         # Only the writer may create the file: a reader would find its own new file empty, and report no data.
         # Once the file was there, the writer may not either: a file that is gone must not pass for a new one.
         mode = "rwc" if self._writable and self._inode is None else "rw"
@@ -154,9 +181,16 @@ class SQLiteFile:
                 _create(self._path)
         name = IN_MEMORY if self._path == IN_MEMORY else f"file:{_quoted(self._path)}?mode={mode}"
         connection = sqlite3.connect(
-            name, timeout=self._timeout, isolation_level=None, check_same_thread=False, uri=True
+            name,
+            timeout=self._timeout,
+            isolation_level=None,
+            check_same_thread=False,
+            uri=True,
+            factory=self._connection_class,
         )
         try:
+            if mode == "rwc":
+                self._patiently(lambda: self._check_foreign(foreign_kind(connection)))
             self._patiently(lambda: connection.execute("PRAGMA journal_mode=WAL"))
             connection.execute(f"PRAGMA synchronous={self._durability.upper()}")
             if self._writable:
@@ -169,7 +203,7 @@ class SQLiteFile:
             connection.close()
             if self._writable or not is_read_only(error):
                 raise
-            return open_untouched(self._path, self._timeout)
+            return open_untouched(self._path, self._timeout, self._connection_class)
         except BaseException:
             connection.close()
             raise
@@ -322,7 +356,9 @@ def _quoted(path: str) -> str:
     return quote(os.fsencode(path))
 
 
-def open_untouched(path: str, timeout: float) -> sqlite3.Connection:
+def open_untouched(
+    path: str, timeout: float, connection_class: type[sqlite3.Connection] = sqlite3.Connection
+) -> sqlite3.Connection:
     """Open an existing file with a connection that can change nothing in it.
 
     Even a reader keeps an index of the journal beside the file. If it may not, as on a read-only disk, nobody can be
@@ -334,7 +370,12 @@ def open_untouched(path: str, timeout: float) -> sqlite3.Connection:
         ways.append(f"file:{_quoted(path)}?mode=ro&immutable=1")
     while True:
         connection = sqlite3.connect(
-            ways.pop(0), timeout=timeout, isolation_level=None, check_same_thread=False, uri=True
+            ways.pop(0),
+            timeout=timeout,
+            isolation_level=None,
+            check_same_thread=False,
+            uri=True,
+            factory=connection_class,
         )
         try:
             connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchall()

@@ -46,12 +46,14 @@ from locus.memory.backends.sqlite.schema import (
     MIGRATIONS,
     OLD_SQL,
     SQL,
+    TABLES,
     WITHOUT_CHECKSUMS,
     SQLiteFlavour,
     checked_version,
+    foreign_kind,
     script,
 )
-from locus.memory.engine import CommitsTogether, CommitsWithWrites, Deadline, NothingCommitted
+from locus.memory.engine import CommitsTogether, CommitsWithWrites, Deadline, Engine, NothingCommitted
 from locus.memory.model.records import (
     Base,
     Commit,
@@ -81,6 +83,10 @@ def _stored_version(file: SQLiteFile) -> int:
     return checked_version(file.current(), reading=True) if file.is_there() else 0
 
 
+def _foreign_kind(file: SQLiteFile) -> str | None:
+    return foreign_kind(file.current()) if file.is_there() else None
+
+
 def _carry_out(change: ThreadChange[T], connection: sqlite3.Connection) -> T:
     with transaction(connection):
         return execute(connection, change(SQLiteThreads(connection)))
@@ -97,18 +103,40 @@ class SQLiteEngine(SQLEngine, CommitsTogether, CommitsWithWrites):
     _threads = SQLThreads(SQL)
 
     def __init__(
-        self, path: str, *, durability: str, timeout: float, query_timeout: float = 60.0, makes_folder: bool = True
+        self,
+        path: str,
+        *,
+        durability: str,
+        timeout: float,
+        query_timeout: float = 60.0,
+        makes_folder: bool = True,
+        tables: str = TABLES,
     ) -> None:
+        """`tables` is how the names of all tables begin."""
         self._identity = f"sqlite:{path}" if path != IN_MEMORY else f"sqlite::memory:{uuid4().hex}"
+        self._identity += "" if tables == TABLES else f"/{tables}"
+        self._with_tables = partial(
+            SQLiteEngine,
+            path,
+            durability=durability,
+            timeout=timeout,
+            query_timeout=query_timeout,
+            makes_folder=makes_folder,
+        )
         self._memory: MemoryFile | None = None
         self._query_timeout = query_timeout
         if path == IN_MEMORY:
-            file = self._memory = MemoryFile(path, durability=durability, timeout=timeout, writable=True)
+            file = self._memory = MemoryFile(path, durability=durability, timeout=timeout, writable=True, tables=tables)
             self._writer: Worker[SQLiteFile] = Worker("locus-sqlite", lambda: file)
             self._reader: Worker[SQLiteFile] = self._writer
             return
 
         held = weakref.ref(self)  # the workers' threads must not keep the engine alive
+
+        def check_foreign(kind: str | None) -> None:
+            engine = held()
+            if engine is not None:
+                engine.check_foreign(kind)
 
         def opened(writable: bool) -> SQLiteFile:
             engine = held()
@@ -119,6 +147,8 @@ class SQLiteEngine(SQLEngine, CommitsTogether, CommitsWithWrites):
                 writable=writable,
                 untouched=engine is not None and engine.reading_only,
                 makes_folder=makes_folder,
+                check_foreign=check_foreign,
+                tables=tables,
             )
 
         self._writer = Worker("locus-sqlite-writer", partial(opened, True))
@@ -127,6 +157,9 @@ class SQLiteEngine(SQLEngine, CommitsTogether, CommitsWithWrites):
     @property
     def identity(self) -> str:
         return self._identity
+
+    def _opened_space(self, name: str) -> Engine:
+        return self._with_tables(tables=f"{TABLES}_{name}_")
 
     async def setup(self) -> None:
         stored = 0
@@ -144,6 +177,7 @@ class SQLiteEngine(SQLEngine, CommitsTogether, CommitsWithWrites):
         else:
             stored = await self._reader.run(_stored_version)
         if not stored:
+            self.check_foreign(await self._reader.run(_foreign_kind))
             raise self.nothing_there()
         self.sql = OLD_SQL if stored <= WITHOUT_CHECKSUMS else SQL
 

@@ -14,7 +14,8 @@ Rows of checkpoints, runs and pending writes have a `checksum` of their content.
 the items that precede it (see `locus.memory.model.digests`). An older version has left NULL there.
 
 All names begin with `locus_`, so that the tables can live in an application's own database. `locus_search` is created
-by the first search (see `search`), and everything else by the migrations.
+by the first search (see `search`), and everything else by the migrations. The tables of another key space have its name
+in theirs, such as `locus__memory_threads`: its connections put it into every statement (see `client.in_tables`).
 """
 
 from __future__ import annotations
@@ -36,9 +37,12 @@ from locus.memory.backends.sql.schema import (
     statements_in,
 )
 from locus.memory.model.codec import check_sum, checksum, run_checksum
+from locus.memory.model.foreign import FOREIGN_TABLES, IN_SQLITE, kind_of_tables
 from locus.memory.model.formats import check_format, oldest
 from locus.memory.model.records import Entry, Run
 
+TABLES = "locus_"
+"""How the names of all tables begin."""
 _PACKAGE = "locus.memory.backends.sqlite"
 MIGRATIONS = tuple(statements_in(script) for script in read_migrations(_PACKAGE))
 
@@ -188,6 +192,24 @@ def checked_version(connection: sqlite3.Connection, *, reading: bool = False) ->
         least = connection.execute(select).fetchone()[0] if columns else None
         check_format(stored, len(MIGRATIONS), least, "the database has")
     return stored
+
+
+def foreign_kind(connection: sqlite3.Connection) -> str | None:
+    """The framework whose tables are in a file, if they are the only ones; None if ours are there, or none."""
+    names = {str(name) for (name,) in connection.execute(_TABLES_OF_INTEREST, ("locus_format", *FOREIGN_TABLES))}
+    if not names or "locus_format" in names:
+        return None
+    columns = [
+        (table, str(column))
+        for table in names
+        for (column,) in connection.execute("SELECT name FROM pragma_table_info(?)", (table,))
+    ]
+    return kind_of_tables(columns, IN_SQLITE)
+
+
+_TABLES_OF_INTEREST = (
+    f"SELECT name FROM sqlite_master WHERE type = 'table' AND name IN (?{', ?' * len(FOREIGN_TABLES)})"
+)
 
 
 def version(connection: sqlite3.Connection) -> int:

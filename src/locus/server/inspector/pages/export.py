@@ -17,12 +17,16 @@ from locus.looking.documents import exported_lines, markdown_pieces, page_pieces
 from locus.looking.reading import whole_conversation
 from locus.memory.checkpointer import entry_dict
 from locus.memory.model.ids import MAX_ID_LENGTH
+from locus.memory.model.manifest import wanted
 from locus.memory.model.payloads import dict_from
+from locus.memory.model.price import amount
 from locus.memory.model.records import Stored
+from locus.memory.store import read_out
 from locus.memory.titles import title_of
 from locus.server.bodies import PIECE_BYTES, jsonl_response
 from locus.server.inspector.pages.base import Pages, no_such_thread, off_loop
 from locus.server.memory_budget import share_of
+from locus.server.parsing import VALUE_BYTES
 from locus.server.requests import Query, Text
 from locus.wire.problems import Problem
 
@@ -57,7 +61,7 @@ def routes(pages: Pages) -> list[Route]:
         stored = await pages.store.read(thread_id, query.checkpoint or None, namespace)
         if stored is None:
             raise no_such_thread()
-        _check_size(pages, request, stored)
+        await _check_size(pages, request, stored)
         pieces = await off_loop(partial(_pieces, stored, query.format))
         return StreamingResponse(
             _streamed(pieces),
@@ -73,17 +77,18 @@ async def _lines(pages: Pages, thread_id: str) -> AsyncIterator[bytes]:
         yield f"{line}\n".encode(errors="backslashreplace")
 
 
-def _check_size(pages: Pages, request: Request, stored: Stored) -> None:
+async def _check_size(pages: Pages, request: Request, stored: Stored) -> None:
     """Refuse a state that is too large to build here; count the memory that others take."""
     most = pages.authorized.limits.state_bytes
-    size = len(stored.head) + sum(len(run.items) for runs in stored.runs.values() for run in runs)
+    found = await read_out(stored, lambda: amount(wanted(stored.manifest), stored.runs))
+    size = len(stored.head) + found.characters
     if size > most:
         raise Problem(
             507,
             "state_too_large",
             f"This state is larger than {most:,} bytes. Export the thread as JSON Lines instead.",
         )
-    share_of(request).take(2 * size)
+    share_of(request).take(2 * size + VALUE_BYTES * found.items)
 
 
 def _pieces(stored: Stored, kind: str) -> Iterable[str]:

@@ -12,18 +12,12 @@ from locus.errors import BackendUnavailableError
 from locus.memory.checkpointer import Checkpointer
 from locus.memory.saver import CheckpointSaver
 from locus.testing.data import conversation, message
-from locus.testing.laws.base import Laws, OpenHandle, assert_all_load, assert_same_state, dicts
+from locus.testing.laws.base import Laws, OpenHandle, assert_all_load, assert_same_state, dicts, raised
 from locus.testing.stores import OutageTestStore
 
 
 async def _assert_unavailable(call: Awaitable[object], verb: str) -> None:
-    failure: BackendUnavailableError | None = None
-    answer: object = None
-    try:
-        answer = await call
-    except BackendUnavailableError as error:
-        failure = error
-    assert failure is not None, f"{verb} answered {answer!r} although the store could not be reached"
+    failure = await raised(BackendUnavailableError, call, f"during an outage, {verb}")
     assert failure.__cause__ is not None, f"{verb} lost the driver's own error"
 
 

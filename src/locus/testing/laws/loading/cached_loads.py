@@ -15,7 +15,7 @@ from locus.errors import CorruptCheckpointError
 from locus.memory.checkpointer import Checkpointer
 from locus.memory.model.records import Path
 from locus.memory.model.trace import ListTrace, Trace
-from locus.testing.data import conversation, message
+from locus.testing.data import CHANGES, conversation, message
 from locus.testing.laws.base import Laws, OpenHandle, WorkerLaws, assert_same, assert_same_state, dicts, ids, present
 from locus.testing.laws.saving.stale_bases import DISTURBANCES
 from locus.testing.processes import crash_jobs
@@ -88,18 +88,16 @@ class _Course:
         self._count += 1
         messages = state.messages
         at = self._random.randrange(max(1, len(messages)))
-        match self._random.choice(["append"] * 4 + ["last", "middle", "trim", "drop", "log", "note", "extra"]):
+        match self._random.choice(
+            ["append"] * 4 + ["edit last", "middle", "trim", "drop last", "log", "note", "extra"]
+        ):
             case "append":
                 execution = ToolExecution(tool_name="look", tool_call_id=f"call-{self._count}", result="x" * 20)
                 return state.with_messages(self._fresh(2)).with_tool_execution(execution).with_confidence(0.5)
-            case "last":
-                return state.with_messages_replaced(messages[:-1] + self._fresh(1))
             case "middle":
                 return state.with_messages_replaced(messages[:at] + self._fresh(1) + messages[at + 1 :])
-            case "trim":
-                return state.with_messages_replaced(messages[1:] + self._fresh(1))
-            case "drop":
-                return state.with_messages_replaced(messages[:-1])
+            case "edit last" | "trim" | "drop last" as change:
+                return state.with_messages_replaced(CHANGES[change](messages, self._fresh(1)))
             case "log":
                 log = [*state.metadata.get("log", []), {"n": self._count, "text": "é" * 40}]
                 table = {f"key {number}": "value" for number in range(80)}  # a large value with a list inside

@@ -11,7 +11,7 @@ from locus.core.state import AgentState
 from locus.errors import ConfigurationError, CorruptCheckpointError, InvalidIdError
 from locus.memory.checkpointer import Checkpointer
 from locus.memory.model.parts import ItemPage
-from locus.testing.data import HOSTILE_KEYS, conversation, message
+from locus.testing.data import CHANGES, HOSTILE_KEYS, conversation, message
 from locus.testing.laws.base import Laws, OpenHandle, assert_same, dicts, present
 from locus.testing.stores import TestStore
 
@@ -38,14 +38,8 @@ class ItemRangeLaws(Laws):
         """The checkpoints come from appends, edits at the end and in the middle, and a trimmed front."""
         state, saved = AgentState(), dict[str, int]()
         for turn in range(9):
-            messages = state.messages
-            match turn % 4:
-                case 1:
-                    messages = messages[:-1] + (message(turn + 900),)
-                case 2:
-                    messages = messages[:1] + (message(turn + 800),) + messages[2:]
-                case 3:
-                    messages = messages[2:]
+            change = CHANGES[("keep", "edit last", "edit middle", "trim")[turn % 4]]
+            messages = change(state.messages, (message(turn + 900),))
             state = state.with_messages_replaced(messages + tuple(conversation(3, turn * 3)))
             saved[await checkpointer.save(state, "t")] = len(state.messages)
         for handle in (checkpointer, open_handle()):

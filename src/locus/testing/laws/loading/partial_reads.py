@@ -15,7 +15,7 @@ from locus.memory.model.manifest import decode_manifest, items_text, newest_runs
 from locus.memory.model.parts import Window, between, total_of
 from locus.memory.model.plan import MOST_ITEMS
 from locus.memory.model.records import DEFAULT_NAMESPACE, Base, Extent, Path, Run, Stored
-from locus.testing.data import conversation, message
+from locus.testing.data import CHANGES, conversation, message
 from locus.testing.laws.base import Laws, OpenHandle, assert_same_state, present
 
 _LISTS: frozenset[Path] = frozenset({("messages",), ("tool_executions",), ("tool_history",), ("confidence_history",)})
@@ -224,14 +224,8 @@ async def _course(checkpointer: Checkpointer) -> list[str]:
     state, saved = AgentState(), list[str]()
     states = dict[str, AgentState]()
     for turn in range(12):
-        messages = state.messages
-        match turn % 5:
-            case 1:
-                messages = messages[:-1] + (message(turn + 900),)
-            case 2:
-                messages = messages[:1] + (message(turn + 800),) + messages[2:]
-            case 3:
-                messages = messages[1:]
+        change = CHANGES[("keep", "edit last", "edit middle", "trim", "keep")[turn % 5]]
+        messages = change(state.messages, (message(turn + 900),))
         state = _turn(state.with_messages_replaced(messages), turn).with_metadata("seen", ["a" * 90, turn])
         saved.append(await checkpointer.save(state, "t"))
         states[saved[-1]] = state

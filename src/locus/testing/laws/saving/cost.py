@@ -32,7 +32,7 @@ class SentBytes:
         self.bytes = 0
 
     def take(self) -> int:
-        """The bytes since the last call."""
+        """The bytes that saves have handed over since the last call of this method."""
         counted, self.bytes = self.bytes, 0
         return counted
 

@@ -15,7 +15,7 @@ from locus.core.state import AgentState
 from locus.errors import LocusError, SerializationError
 from locus.memory.checkpointer import Checkpointer
 from locus.testing.data import conversation
-from locus.testing.laws.base import Laws, assert_same_state, dicts, snapshot
+from locus.testing.laws.base import Laws, assert_same_state, dicts, raised, snapshot
 
 
 def _too_deep(levels: int) -> Any:
@@ -81,11 +81,7 @@ UNKEEPABLE: dict[str, Any] = {**UNSTORABLE, **UNSTORABLE_DICTS}
 
 
 async def _refusal(save: Awaitable[object], what: str) -> SerializationError:
-    try:
-        await save
-    except SerializationError as error:
-        return error
-    pytest.fail(f"{what} was accepted")
+    return await raised(SerializationError, save, what)
 
 
 class RefusalLaws(Laws):

@@ -322,7 +322,7 @@ def _on(side: str, member: Commit | TaskWrites) -> Commit | TaskWrites:
 
 
 def _told(outcome: Outcome) -> tuple[Any, ...]:
-    """The part of an answer that must be equal. A sequence number only has to grow."""
+    """The part of an outcome that a commit alone and one together with others have in common: all but the number."""
     replaced = outcome.replaced and (outcome.replaced.checkpoint_id, outcome.replaced.rev)
     if outcome.verdict is not Verdict.COMMITTED:
         return outcome.verdict, outcome.latest

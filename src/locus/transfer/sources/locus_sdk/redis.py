@@ -10,12 +10,10 @@ from urllib.parse import parse_qsl, urlencode
 from locus.errors import BackendUnavailableError, ConfigurationError
 from locus.extras import require
 from locus.memory.model.codec import decode
+from locus.memory.model.foreign import SDK_PREFIXES
 from locus.memory.runtime.url import StoreURL
 from locus.transfer.sources.locus_sdk.key_value import OldKeyValueStore
 from locus.transfer.sources.locus_sdk.source import as_dict
-
-PREFIXES = ("locus:state:", "locus:checkpoint:")
-"""The prefixes of `redis_checkpointer` and of a bare `RedisBackend`. Only strings count: Locus keeps other types."""
 
 
 class OldRedis(OldKeyValueStore):
@@ -27,7 +25,7 @@ class OldRedis(OldKeyValueStore):
         parts = StoreURL(url, refusal)
         options = dict(parse_qsl(parts.query))
         given = options.pop("prefix", None)
-        self._prefixes = (given,) if given else PREFIXES
+        self._prefixes = (given,) if given else SDK_PREFIXES
         self._prefix = self._prefixes[0]
         self._name = f"{parts.scheme}://{parts.host or 'localhost'}:{parts.port or 6379}{parts.path}"
         self._client: Any = None
