@@ -18,6 +18,7 @@ from typing import ClassVar
 
 from locus.core.protocols import CheckpointerCapabilities as CheckpointerCapabilities
 from locus.errors import (
+    BackendUnavailableError,
     CapabilityError,
     CheckpointError,
     ConfigurationError,
@@ -109,6 +110,10 @@ class ForeignStoreError(NothingThereError):
 
     def __reduce__(self) -> tuple[type[ForeignStoreError], tuple[str, str]]:
         return type(self), (self.kind, self.place)
+
+
+class NotAllowedError(BackendUnavailableError):
+    """The server answers, and lets this user in, but has not granted a right that is needed."""
 
 
 class Engine(ABC):
