@@ -235,6 +235,23 @@ def test_a_user_who_may_not_ask_hears_that(request: pytest.FixtureRequest, tmp_p
                 connection.execute(f'DROP OWNED BY "{role}"; DROP ROLE "{role}"'.encode())
 
 
+@pytest.mark.server("postgresql")
+def test_a_grant_that_is_missing_is_no_outage(request: pytest.FixtureRequest, tmp_path: Path) -> None:
+    with opened("postgresql", request, tmp_path) as store:
+        assert isinstance(store, PostgreSQLStore)
+        with store.connection() as connection:
+            role = store.schema
+            connection.execute(f'CREATE ROLE "{role}"; GRANT USAGE ON SCHEMA "{role}" TO "{role}"'.encode())
+            try:
+                store.dsn += f"&options=-crole%3D{role}"
+                said = command("doctor", "-s", url_of(store))
+            finally:
+                connection.execute(f'DROP OWNED BY "{role}"; DROP ROLE "{role}"'.encode())
+    assert said.code == 2
+    assert "a GRANT is missing" in said.out
+    assert "check that the server runs" not in said.out
+
+
 @pytest.mark.server("mysql")
 def test_settings_of_mysql_are_found(request: pytest.FixtureRequest, tmp_path: Path) -> None:
     with opened("mysql", request, tmp_path) as store:
