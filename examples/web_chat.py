@@ -27,7 +27,7 @@ from starlette.responses import HTMLResponse, JSONResponse, Response, StreamingR
 from starlette.routing import Route
 
 from locus.agent import Agent
-from locus.core.events import CheckpointSavedEvent, Event, ModelChunkEvent, TerminateEvent, ToolStartEvent
+from locus.core.events import CheckpointSavedEvent, Event, ModelChunkEvent, TerminateEvent, ToolStartEvent, WaitingEvent
 from locus.errors import ThreadBusyError, ThreadTakenOverError
 from locus.memory.backends import sqlite_checkpointer
 from locus.models import ModelError
@@ -59,7 +59,8 @@ async function post(url, body) {  // status 0: nobody answered, or the connectio
       const lines = (rest + part.value).split("\\n");
       rest = lines.pop();
       for (const line of lines.map((line) => JSON.parse(line))) {
-        say(line.text ?? (line.doing ? `[${line.doing}] ` : line.error ?? ""));
+        const doing = line.waiting ? "waiting for a lost server" : line.doing;
+        say(line.text ?? (doing ? `[${doing}] ` : line.error ?? ""));
         end.saved ||= "saved" in line;
         end.done ||= "done" in line || "error" in line;
       }
@@ -163,9 +164,13 @@ async def streamed(events: Any) -> Response:
 async def lines(first: Event, events: Any) -> AsyncIterator[str]:
     async with aclosing(events):
         try:
-            yield as_line(first)
-            async for event in events:
-                yield as_line(event)
+            event: Event | None = first
+            while event is not None:
+                if line := as_line(event):
+                    yield line
+                event = await anext(events, None)
+        except ThreadBusyError:
+            yield json.dumps({"busy": True}) + "\n"  # that worker was not dead, and the client tries again
         except ThreadTakenOverError:
             yield json.dumps({"error": "The conversation goes on elsewhere."}) + "\n"
         except ModelError:
@@ -174,7 +179,9 @@ async def lines(first: Event, events: Any) -> AsyncIterator[str]:
 
 def as_line(event: Event) -> str:
     facts: dict[str, Any] = {}
-    if isinstance(event, CheckpointSavedEvent):
+    if isinstance(event, WaitingEvent):
+        facts = {"waiting": math.ceil(event.seconds)}
+    elif isinstance(event, CheckpointSavedEvent):
         facts = {"saved": True}
     elif isinstance(event, ModelChunkEvent):
         facts = {"text": event.text}
@@ -182,7 +189,7 @@ def as_line(event: Event) -> str:
         facts = {"doing": event.call.name}
     elif isinstance(event, TerminateEvent):
         facts = {"done": event.stop_reason, "answer": event.message, "nothing_to_resume": event.nothing_to_resume}
-    return json.dumps(facts) + "\n"
+    return json.dumps(facts) + "\n" if facts else ""
 
 
 async def demo(port: int) -> None:

@@ -23,7 +23,7 @@ from locus.errors import (
     UnsupportedFormatError,
 )
 from locus.looking.reading import exported_pages
-from locus.memory.engine import ForeignStoreError, Maintains, NothingThereError
+from locus.memory.engine import ForeignStoreError, Maintains, NotAllowedError, NothingThereError
 from locus.memory.model.codec import decode
 from locus.memory.model.payloads import dict_from
 from locus.memory.model.records import Entry, Finding, Stored, StoredFormat
@@ -142,6 +142,10 @@ def _cannot(error: LocusError) -> Finding:
         return Finding("error", str(error), "check the URL; the first save makes the store")
     if isinstance(error, UnsupportedFormatError):
         return Finding("error", str(error), "upgrade Locus here, or use the version that wrote it")
+    if isinstance(error, NotAllowedError):
+        return Finding(
+            "error", str(error), "a GRANT is missing: the page on this database lists the rights of its user"
+        )
     if isinstance(error, BackendUnavailableError):
         return Finding("error", str(error), "check that the server runs, and that the URL and the network are right")
     if isinstance(error, ConfigurationError):

@@ -73,8 +73,8 @@ class ConflictError(CheckpointError):
 class ThreadBusyError(ConflictError):
     """Another run is under way in the thread, and this one was not begun. Nothing was written.
 
-    `retry_after` is the time in seconds after which the thread is free if that run's worker is gone; a run that is
-    alive may take longer. `None` if that is not known.
+    `retry_after` is the time in seconds after which it makes sense to try again: soon while that run's worker gives
+    signs of life; when none came in time, the thread is free by then. `None` if that is not known.
     """
 
     def __init__(

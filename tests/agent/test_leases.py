@@ -14,7 +14,7 @@ import pytest
 from locus.agent import Agent, AgentConfig, HumanInTheLoop, create_agent, create_deep_agent, leases
 from locus.agent.leases import PLACE, SKEW, Lease, Watch, lease_facts, new_lease_id, release, renewal
 from locus.agent.recovery import UNKNOWN, unknown
-from locus.core.events import Event, TerminateEvent, ThinkingEvent, ToolStartEvent
+from locus.core.events import Event, TerminateEvent, ThinkingEvent, ToolStartEvent, WaitingEvent
 from locus.core.messages import Message
 from locus.core.state import AgentState
 from locus.errors import (
@@ -139,12 +139,47 @@ async def test_a_newcomer_is_refused_and_the_run_goes_on(store: Checkpointer, ho
         await newcomer(store).invoke("second", "t")
     assert isinstance(caught.value, ConflictError)
     assert caught.value.retry_after is not None
-    assert 0 < caught.value.retry_after <= 30
+    assert 0 < caught.value.retry_after <= 1  # it may be done at any moment
     holding.go_on.set()
     assert (await run).message == "hold=held"
     assert await texts_of(store) == ["first", "", "held", "hold=held"]
     assert (await newcomer(store).invoke("second", "t")).message == "second answer"
     assert holding.made == 1
+
+
+async def test_when_a_sign_of_life_is_overdue_the_refusal_says_when_the_lease_ends(
+    memory: MemoryCheckpointer, holding: Holding, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = await holding.under_way(memory, lease_seconds=300)
+    began = time.time()
+    for silent, retry_after in ((90, 1), (110, 195), (299, 6)):
+        with monkeypatch.context() as patched, pytest.raises(ThreadBusyError) as caught:
+            patched.setattr("locus.agent.leases.time.time", lambda silent=silent: began + silent)
+            await newcomer(memory).invoke("second", "t")
+        assert retry_after - 1 <= (caught.value.retry_after or 0) <= retry_after
+    holding.go_on.set()
+    await run
+
+
+async def test_a_resume_says_that_it_waits(memory: MemoryCheckpointer, holding: Holding) -> None:
+    run = await holding.under_way(memory, lease_seconds=600)
+    place = Looking(memory)
+    events = newcomer(place).resume("t")
+    first = await anext(events)
+    assert isinstance(first, WaitingEvent)
+    assert (first.run_id, first.thread_id) == ("", "t")
+    assert 590 < first.seconds <= 605
+    lease = (await memory.get_metadata("t") or {})["lease"]
+    await say(memory, renewal(lease["id"], lease["seconds"]))
+    with pytest.raises(ThreadBusyError):
+        await anext(events)
+    patient = newcomer(memory, on_conflict="wait").run("second", "t")
+    assert isinstance(await anext(patient), WaitingEvent)
+    holding.go_on.set()
+    await run
+    told = [type(event).__name__ async for event in patient]
+    assert told[-1] == "TerminateEvent"
+    assert "WaitingEvent" not in told
 
 
 async def test_the_refusal_names_nobody(memory: MemoryCheckpointer, holding: Holding) -> None:

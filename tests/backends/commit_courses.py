@@ -27,7 +27,7 @@ from locus.memory.backends.sql.engine import SQLServerEngine
 from locus.memory.engine import CommitsTogether, Copies, Engine, Expires, KeepsWrites
 from locus.memory.model import plan as planning
 from locus.memory.model.codec import canonical, decode
-from locus.memory.model.commit_rules import continued_runs, decide
+from locus.memory.model.commit_rules import contested_runs, decide
 from locus.memory.model.manifest import wanted
 from locus.memory.model.payloads import dict_from, dict_payload
 from locus.memory.model.plan import Plan, Planner
@@ -264,7 +264,7 @@ class Model:
         """Whether an engine that is not sure may say that a branch has gone on."""
         latest = self.thread(commit.thread_id).of(commit.namespace)[-1:]
         brought = latest[0].brought if latest and latest[0].base == commit.base else frozenset()
-        return any((run.branch, run.number - 1) not in brought for run in continued_runs(commit))
+        return any((run.branch, run.number - 1) not in brought for run in contested_runs(commit))
 
     def delete(self, thread_id: str, namespace: str | None, seqs: Mapping[int, str] | None) -> int:
         thread = self.thread(thread_id)
@@ -387,9 +387,11 @@ class Saves:
         )
         return Save(commit, payload, plan.fields)
 
-    def told(self, thread_id: str, payload: Payload, base: Kept | None, own_branches: bool, **terms: Any) -> Save:
+    def told(
+        self, thread_id: str, payload: Payload, base: Kept | None, own_branches: bool, rev: str = "", **terms: Any
+    ) -> Save:
         """One that is not drawn: ordinary, but for these terms of the commit."""
-        rev = self._rev()
+        rev = rev or self._rev()
         trace = Trace(base.base, base.fields) if base else None
         plan = _plan(rev, trace, own_branches, payload)
         usual = {
@@ -670,11 +672,12 @@ class Course:
         step = self._saving(save)
         step.settle(await step.do(self._handles[handle]))
 
-    async def resend(self, kept: Kept) -> None:
+    async def resend(self, kept: Kept, verdict: Verdict = Verdict.COMMITTED, *, handle: int = 0) -> None:
         """A step of a directed course: the save of a checkpoint is sent again."""
-        (save,) = (save for save in self._sent if save.commit.rev == kept.entry.rev)
+        save = next(save for save in self._sent if save.commit.rev == kept.entry.rev)
+        assert self._model.decided(save.again().commit).verdict is verdict, "a directed course goes another way"
         step = self._saving(save.again())
-        step.settle(await step.do(self._handles[0]))
+        step.settle(await step.do(self._handles[handle]))
 
     async def remove(self, *kept: Kept, thread: int = 0, handle: int = 0) -> None:
         """A step of a directed course: these checkpoints are removed, or else the whole thread."""
@@ -685,6 +688,10 @@ class Course:
     async def copy(self, source: int, dest: int) -> None:
         """A step of a directed course: all of a thread is copied."""
         assert await self._copy_to(self._handles[0], self._threads[source], self._threads[dest], None)
+
+    @property
+    def finds_all_branches(self) -> bool:
+        return self._traits.sure_of_branches
 
     @property
     def loses(self) -> bool:
@@ -1080,7 +1087,7 @@ async def _a_branch_lacks_its_beginning(course: Course) -> None:
     second = await course.save([1, 2], first)
     third = await course.save([2, 3], second)
     await course.remove(first, second)
-    await course.resend(first)
+    await course.resend(first, Verdict.BRANCH_TAKEN)
     await course.save([2, 3, 4], third)
 
 
@@ -1089,9 +1096,26 @@ async def _a_beginning_is_sent_again(course: Course) -> None:
     first = await course.save([1])
     second = await course.save([1, 2], first)
     await course.remove(first)
-    await course.resend(first)
-    await course.refused(Verdict.BRANCH_TAKEN, [1, 4], first, handle=-1)
+    await course.resend(first, Verdict.BRANCH_TAKEN)
+    await course.resend(first, Verdict.BRANCH_TAKEN, handle=-1)
     await course.save([1, 2, 3], second)
+
+
+async def _a_rev_is_used_twice(course: Course) -> None:
+    """It would take the place of what an older checkpoint shows, be that the base, or one of which nothing is known."""
+    first = await course.save([1])
+    rev = first.entry.rev
+    await course.refused(Verdict.BRANCH_TAKEN, [7], first, own_branches=True, rev=rev, checkpoint_id="another")
+    await course.resend(first)
+    if course.finds_all_branches:
+        await course.refused(Verdict.BRANCH_TAKEN, [7], rev=rev, checkpoint_id="another")
+        await course.refused(Verdict.BRANCH_TAKEN, [7], rev=rev, checkpoint_id="another", handle=-1)
+        second = await course.save([1, 2], first)
+        await course.save([8], namespace="side")
+        await course.refused(Verdict.BRANCH_TAKEN, [7, 8, 9], rev=rev, checkpoint_id="another")
+        await course.remove(first)
+        await course.refused(Verdict.BRANCH_TAKEN, [7], second, own_branches=True, rev=rev, checkpoint_id="another")
+        await course.refused(Verdict.BRANCH_TAKEN, [7], rev=rev, checkpoint_id="another", handle=-1)
 
 
 async def _a_branch_was_continued_before_the_last_save(course: Course) -> None:
@@ -1119,9 +1143,8 @@ async def _a_beginning_of_several_runs_is_sent_again(course: Course) -> None:
     first = await course.save([1, 2, 3, 4, 5])
     second = await course.save([1, 2, 3, 4, 5, 6, 7, 8], first)
     await course.remove(first)
-    await course.resend(first)
-    await course.refused(Verdict.BRANCH_TAKEN, [1, 2, 3, 4, 5, 9], first, handle=1)
-    await course.refused(Verdict.BRANCH_TAKEN, [1, 2, 3, 4, 5, 9], first)
+    await course.resend(first, Verdict.BRANCH_TAKEN, handle=1)
+    await course.resend(first, Verdict.BRANCH_TAKEN)
     await course.save([4, 5, 6, 7, 8, 10, 11, 12], second)
 
 
@@ -1131,19 +1154,17 @@ async def _a_beginning_of_several_runs_is_needed_again(course: Course) -> None:
     second = await course.save([4, 5, 6], first)
     third = await course.save([5, 6, 7, 8, 9], second)
     await course.remove(first, second)
-    await course.resend(first)
+    await course.resend(first, Verdict.BRANCH_TAKEN)
     await course.save([5, 6, 7, 8, 9, 10], third)
-    await course.save([1, 2, 3, 4, 5, 11, 12, 13], first, own_branches=True)
 
 
 async def _another_shows_a_beginning_of_several_runs(course: Course) -> None:
-    """It names their newest run, and has not continued them. So who sent them goes on."""
+    """It has not continued them, and they are taken all the same."""
     first = await course.save([1, 2, 3, 4, 5])
     second = await course.save([1, 2, 3], first)
     await course.remove(first)
-    await course.resend(first)
-    await course.save([1, 2, 3, 4, 5, 6, 7, 8], first)
-    await course.refused(Verdict.BRANCH_TAKEN, [1, 2, 3, 9], second)
+    await course.resend(first, Verdict.BRANCH_TAKEN)
+    await course.save([1, 2, 3, 9], second, own_branches=True)
 
 
 async def _many_runs_of_several_branches_come_at_once(course: Course) -> None:
@@ -1154,7 +1175,7 @@ async def _many_runs_of_several_branches_come_at_once(course: Course) -> None:
     await course.refused(Verdict.BRANCH_TAKEN, [*items, *range(80, 120)], first)
     await course.save([*items, *range(80, 120)], first, own_branches=True, handle=1)
     await course.remove(first)
-    await course.resend(first)
+    await course.resend(first, Verdict.BRANCH_TAKEN)
     await course.save([*items, *range(40, 80), *range(120, 160)], second, handle=1)
 
 
@@ -1197,6 +1218,7 @@ DIRECTED: Mapping[str, Callable[[Course], Awaitable[None]]] = {
     "a branch has a gap": _a_branch_has_a_gap,
     "a branch lacks its beginning": _a_branch_lacks_its_beginning,
     "a beginning is sent again": _a_beginning_is_sent_again,
+    "a rev is used twice": _a_rev_is_used_twice,
     "a branch was continued before the last save": _a_branch_was_continued_before_the_last_save,
     "several runs of a branch come at once": _several_runs_of_a_branch_come_at_once,
     "a beginning of several runs is sent again": _a_beginning_of_several_runs_is_sent_again,

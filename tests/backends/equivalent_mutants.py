@@ -36,7 +36,7 @@ _RUN_OF_MEMBER = (
     " WHERE r.thread = s.id AND r.branch = n.branch AND r.number >= n.number OFFSET 0)"
 )
 _NO_RUN_OF_MEMBER = (
-    "SQL SELECT FROM seen JOIN member | NOT EXISTS (SELECT 1 FROM run n WHERE n.member = s.number AND n.continues"
+    "SQL SELECT FROM seen JOIN member | NOT EXISTS (SELECT 1 FROM run n WHERE n.member = s.number AND n.contested"
     f" AND {_RUN_OF_MEMBER} OFFSET 0)"
 )
 _CREATED = 'SQL INSERT INTO "locus_threads" SELECT FROM member in order'
@@ -53,6 +53,7 @@ _RUN_TAKEN = "last_seen.newest_runs.get(run.branch, -1) >= run.number"
 _ALL_RUNS_KNOWN = "self.newest_runs.get(run.branch) == run.number - 1"
 _SEEN_FULL = "len(self._threads) >= MOST_SEEN_THREADS and commit.thread_id not in self._threads"
 _FEWER_SEEN = (
+    "LastSeenThread.continued_by: run.number == 0 and commit.fresh_id -> False",
     "LastSeenThread.continued_by: run.number == 0 -> False",
     f"LastSeenThread.continued_by: {_ALL_RUNS_KNOWN} -> False",
     f"LastSeenThreads.note: {_SEEN_FULL} -> True",
@@ -82,7 +83,7 @@ EQUIVALENT: dict[str, dict[str, tuple[str, ...]]] = {
             "SQL SELECT FROM locus_checkpoints | s.checkpoint_id = ?",
         ),
         ASKS_MORE: (
-            "append: len(continued) > 2 * MOST_CONTINUED -> False",
+            "append: len(contested) > 2 * MOST_CONTESTED -> False",
             "SQLThread.look: commit.if_latest is not ANY or (commit.parent_id is not None and commit.parent_id not in"
             " view.by_id) -> True",
             "SQLThread.look: commit.parent_id is not None -> True",
@@ -165,8 +166,6 @@ EQUIVALENT: dict[str, dict[str, tuple[str, ...]]] = {
             "CommitView.__init__: name in names -> False",
             "CommitView.latest: base.place == place -> False",
             "CommitView.has_run: location.newest -> False",
-            "CommitView.continued: run.number == 0 -> True",
-            "CommitView.continued: self._newest_run(branch) > newest[branch] -> True",
             "_find_run: stored is None -> True",
             "ThreadCache.get: not cached.fresh -> True",
             "ThreadCache.put: before is not None and before.state.position > state.position -> False",
@@ -181,12 +180,9 @@ EQUIVALENT: dict[str, dict[str, tuple[str, ...]]] = {
             "CommitView.find: self._state.live -> True",
             "CommitView.latest: not self._state.live -> False",
             "CommitView.has_run: location.place != base.place -> False",
-            "CommitView.continued: self._state.live == self._state.last_seq -> False",
-            "CommitView.continued: not begun or commit.fresh_id or nothing_was_removed -> False",
-            "CommitView.continued: not begun -> False",
-            "CommitView.continued: commit.fresh_id -> False",
-            "CommitView.continued: nothing_was_removed -> False",
-            "CommitView._newest_run: self._newest_runs is None -> True",
+            "CommitView._is_opened: self._state.live == self._state.last_seq -> False",
+            "CommitView._is_opened: not nothing_was_removed -> True",
+            "CommitView._named_runs: self._newest_runs is None -> True",
             "Log.find: not self.state.exists(now_micros()) -> False",
         ),
         MARKERS: (
@@ -356,18 +352,19 @@ EQUIVALENT: dict[str, dict[str, tuple[str, ...]]] = {
         ),
         ASKS_MORE: (
             "_Builder._conditions: not key.fresh_id -> True",
-            "_Builder._conditions: continues -> True",
+            "_Builder._conditions: contested -> True",
             'SQL SELECT FROM "locus_checkpoints" | checkpoint_id IN (?)',
             "_Builder.in_thread: key.if_latest is not ANY or key.parent is ANY -> True",
             "_statement_key: base is None or parent != base.checkpoint_id -> True",
-            "_statement_key: run.number > 0 -> True",
+            "_contested: commit.fresh_id and len(commit.runs) == 1 -> False",
+            "_contested: commit.fresh_id -> False",
+            "_contested: len(commit.runs) == 1 -> False",
+            "_contested: commit.runs[0].number > 0 -> True",
+            "_contested: run in contested -> True",
         ),
         "no two checkpoints have the same rev, and the index finds them by their ids": (
             'SQL UPDATE "locus_threads" FROM seen | EXISTS (SELECT 1 FROM "locus_checkpoints" c WHERE c.thread = s.id'
             " AND c.namespace = ? AND c.checkpoint_id = ? AND c.rev = ? OFFSET 0) | c.checkpoint_id = ?",
-        ),
-        "nothing is there that a run of a new save could collide with": (
-            "_Builder._unless_there: self._statement_key.fresh_id -> False",
         ),
         "other statements are built, and they say the same": (
             "_statement_key: isinstance(commit.if_latest, str) -> False",
@@ -380,12 +377,12 @@ EQUIVALENT: dict[str, dict[str, tuple[str, ...]]] = {
             "_member_row: base is None (2) -> True",
             "_member_row: commit.parent_as_named or is_base -> False",
             "_member_row: commit.parent_as_named -> False",
-            "_run_rows: run[:2] in continued -> True",
+            "_run_rows: run[:2] in contested -> True",
             'SQL SELECT FROM "locus_checkpoints" | same.thread = s.id',
             'SQL SELECT FROM "locus_checkpoints" | same.namespace = m.namespace',
             'SQL SELECT FROM "locus_checkpoints" | same.checkpoint_id = m.free_id',
             f"{_NO_RUN_OF_MEMBER} | n.member = s.number",
-            f"{_NO_RUN_OF_MEMBER} | n.continues",
+            f"{_NO_RUN_OF_MEMBER} | n.contested",
             f"{_NO_RUN_OF_MEMBER} | {_RUN_OF_MEMBER}",
             f"{_NO_RUN_OF_MEMBER} | {_RUN_OF_MEMBER} | r.thread = s.id",
             f"{_NO_RUN_OF_MEMBER} | {_RUN_OF_MEMBER} | r.branch = n.branch",

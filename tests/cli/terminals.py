@@ -15,6 +15,7 @@ import subprocess
 import sys
 import termios
 import threading
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -115,6 +116,7 @@ def _command(request: Mapping[str, Any]) -> None:
     code = 70
     try:
         os.environ.update(request["env"])
+        time.tzset()
         os.chdir(request["cwd"])
         sys.stdin, sys.stdout, sys.stderr = (
             os.fdopen(0, "r", closefd=False),

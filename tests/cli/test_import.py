@@ -187,3 +187,19 @@ def test_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:
             main([command, "--help"])
         assert ended.value.code == 0
     assert "--allow MODULE:CLASS" in capsys.readouterr().out
+
+
+def test_what_is_wrong_with_very_many_threads_is_told_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with SqliteSaver.from_conn_string(str(tmp_path / "graph.db")) as saver:
+        graph = make_graph(saver)
+        for number in range(12):
+            graph.update_state(config(f"thread {number}"), {"facts": {"it": Price(1)}}, as_node="answer")
+        graph.update_state(config("other"), {"facts": {"it": Shop.Order()}}, as_node="answer")
+    arguments = ["import", "langgraph", str(tmp_path / "graph.db"), f"sqlite:{tmp_path / 'a.db'}"]
+    assert main(arguments) == 1
+    lines = capsys.readouterr().err.splitlines()
+    assert len([line for line in lines if "--allow" in line and "'thread " in line]) == 3
+    assert "locus: the same is wrong with 9 more threads, which --json lists" in lines
+    assert len(lines) == 6  # with the other thread, and the advice for all
+    assert main([*arguments, "--json"]) == 1
+    assert len(json.loads(capsys.readouterr().out)["problems"]) == 13

@@ -20,6 +20,7 @@ import httpx
 import pytest
 import yaml
 
+from locus import __version__
 from locus.cli import parser
 from locus.cli.serve import STORE_VARIABLE, TOKENS_VARIABLE
 from locus.core.messages import Message
@@ -81,6 +82,7 @@ def test_the_server_runs_with_these_options_and_reads_its_tokens_again(example: 
     command = COMMANDS[example]
     tokens = tmp_path / "tokens"
     tokens.write_text(f"{WRITER}\n")
+    tokens.chmod(0o600)
     options = [str(tokens) if word == parser().parse_args(command).token_file else word for word in command[1:]]
     port = free_port()
     given = ["127.0.0.1" if word == "0.0.0.0" else str(port) if word == "8700" else word for word in options]
@@ -184,9 +186,16 @@ def test_systemd_understands_the_unit(tmp_path: Path) -> None:
     assert (done.returncode, done.stdout + done.stderr) == (0, "")
 
 
+def test_the_examples_name_this_version() -> None:
+    for name in ("compose.yaml", "kubernetes.yaml"):
+        (tag,) = re.findall(r"image: \S*locus:(\S+)", (FOLDER / name).read_text())
+        assert tag == __version__
+
+
 @pytest.fixture
 def locus(tmp_path: Path) -> Iterator[Serving]:
     (tmp_path / "tokens").write_text(f"{WRITER}\n")
+    (tmp_path / "tokens").chmod(0o600)
     with serving(tmp_path, "memory", "--token-file", "tokens") as server:
         yield server
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from datetime import UTC, datetime, timedelta
@@ -24,16 +23,9 @@ from locus.memory.backends.memory import MemoryCheckpointer
 from locus.memory.checkpointer import Checkpointer
 from locus.memory.conversations import utterance_of
 from locus.memory.engine import Engine
-from tests.looking.stories import QUESTIONS, STORIES, WAITING, tell_all
+from tests.looking.stories import QUESTIONS, STORIES, WAITING
 
 CALL = '→ get_price("Peak")'
-
-
-@pytest.fixture(scope="module")
-def told(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("stories") / "agents.db"
-    asyncio.run(tell_all(path))
-    return path
 
 
 @pytest_asyncio.fixture

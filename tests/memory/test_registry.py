@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 import pytest
 
+from locus.core.messages import Message
 from locus.core.state import AgentState
 from locus.errors import ConfigurationError, LocusError
+from locus.integrations.openai_agents import LocusSession
 from locus.memory import BaseCheckpointer, get_checkpointer, list_checkpointers, register_checkpointer, registry
 from locus.memory.backends import FileCheckpointer, MemoryCheckpointer, SQLiteBackend, StorageBackendAdapter
-from locus.memory.registry import path_of
+from locus.memory.registry import as_checkpointer, path_of
 
 
 class Point:
@@ -212,3 +215,39 @@ def test_the_path_in_a_location(location: str, path: str) -> None:
 def test_a_file_has_no_host(location: str) -> None:
     with pytest.raises(ConfigurationError, match="names a host"):
         path_of(location)
+
+
+async def test_a_path_of_an_sqlite_file_is_enough(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for path in (Path("agents.db"), tmp_path / "what? 100%.sqlite3", PurePath("a/b.SQLITE")):
+        async with get_checkpointer(path) as handle:
+            await handle.save(AgentState(), "t")
+        assert Path(path).is_file()
+    session = LocusSession("t", tmp_path / "agents.db")  # which opens the store, and so closes it
+    assert await session.get_items() == []
+    await session.close()
+    assert not (tmp_path / "agents.db-wal").exists()
+    assert isinstance(as_checkpointer(tmp_path / "agents.db"), StorageBackendAdapter)
+
+
+@pytest.mark.parametrize("path", [Path("agents"), Path("notes.txt"), Path("/srv/agents")])
+def test_another_path_may_be_a_file_or_a_folder(path: Path) -> None:
+    with pytest.raises(ConfigurationError, match=f"'sqlite:{path}' for an SQLite file, or 'file:{path}' for a folder"):
+        get_checkpointer(path)
+
+
+def test_a_path_that_was_a_url_is_not_shown() -> None:
+    with pytest.raises(ConfigurationError) as refused:
+        get_checkpointer(Path("postgresql://user:s3cret@host/a.db"))
+    assert "s3cret" not in str(refused.value)
+
+
+async def test_hits_of_a_search_have_attributes_with_types() -> None:
+    async with get_checkpointer("memory") as handle:
+        checkpoint = await handle.save(AgentState().with_message(Message.user("a red balloon")), "t", None, {"n": 1})
+        (hit,) = await handle.search("balloon")
+        assert (hit.thread_id, hit.checkpoint_id, hit.metadata) == ("t", checkpoint, {"n": 1})
+        assert hit.score > 0
+        assert "balloon" in hit.snippet
+        assert (hit["score"], hit.namespace) == (hit.score, "default")
+        assert json.dumps(hit, default=str)

@@ -138,12 +138,17 @@ def test_a_conflict_is_told_before_a_stale_base(thread: Thread) -> None:
         ("trunk", 3, Verdict.BRANCH_TAKEN),
         ("trunk", 1, Verdict.BRANCH_TAKEN),
         ("own", 0, Verdict.COMMITTED),
-        ("trunk", 0, Verdict.COMMITTED),
+        ("trunk", 0, Verdict.BRANCH_TAKEN),
     ],
 )
 def test_a_branch_is_continued_only_at_its_end(thread: Thread, branch: str, number: int, verdict: Verdict) -> None:
     runs = (Run("own", 0, 0, 1, "[0]"), Run(branch, number, 5, 1, "[1]"))
     assert decide(commit(runs=runs, base=Base("c", "rev-c")), thread).verdict is verdict
+
+
+def test_a_rev_that_was_made_for_a_save_opens_branches_that_nobody_has(thread: Thread) -> None:
+    opened = commit(runs=(Run("trunk", 0, 0, 1, "[1]"),), fresh_id=True)
+    assert decide(opened, thread).verdict is Verdict.COMMITTED
 
 
 def test_a_fresh_id_is_not_looked_for(thread: Thread) -> None:

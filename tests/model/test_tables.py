@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 from locus.memory.model.commit_rules import decide
 from locus.memory.model.payloads import dict_from
-from locus.memory.model.records import Commit, Run
+from locus.memory.model.records import Commit, Run, Verdict
 from locus.memory.model.table import ThreadTable
 
 
@@ -43,7 +43,8 @@ def test_a_commit_that_is_sent_again_after_it_was_removed_has_all_its_items() ->
     for step in steps:
         add(table, step)
     table.remove({3})
-    add(table, first)
+    assert decide(first, table).verdict is Verdict.BRANCH_TAKEN, "its run would stand among those of another"
+    add(table, commit("a", "four", Run("four", 0, 0, 1, '["first"]')))
     for checkpoint_id, items in (("a", ["first"]), ("b", ["another"])):
         row = table.row("", checkpoint_id)
         assert row is not None

@@ -7,11 +7,13 @@ import json
 import threading
 from collections.abc import AsyncIterator, Callable
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
+from locus.memory import get_checkpointer
 from locus.memory.backends import MemoryCheckpointer
 from locus.memory.model.ids import digest
 from locus.memory.model.records import Commit, Run
@@ -244,3 +246,35 @@ class TestWhatIsStored:
             assert (await client.post("/threads/t/checkpoints", json=save)).status_code == 201
         assert all(seen)
         assert threading.main_thread() not in seen[0] + seen[1]
+
+
+class TestRevs:
+    """A rev that is used twice does not change what an older checkpoint says."""
+
+    OLD = _body("c1", [(["m"], [[A, 0, 0, 2]])], {"m": []}, [[A, 0, 0, ["first", "second"]]])
+
+    @pytest.mark.parametrize("base", [None, "c1"])
+    @pytest.mark.parametrize("rev", ["c1-revision", "c1-revis"])
+    async def test_under_another_id(self, every_store: httpx.AsyncClient, rev: str, base: str | None) -> None:
+        client = every_store
+        await _accepted(client, self.OLD)
+        again = _body("c2", [(["m"], [[A, 0, 0, 2]])], {"m": []}, [[A, 0, 0, ["other", "things"]]], base=base)
+        answer = await client.post("/threads/t/commits", json={**again, "rev": rev})
+        if base is None:
+            assert (answer.status_code, answer.json().get("verdict")) == (200, "branch_taken")
+        else:
+            assert answer.status_code == 422, "a base has the branch, so this run would be its second"
+        assert (await client.get("/threads/t/checkpoints/c1")).json()["state"] == {"m": ["first", "second"]}
+        assert (await client.get("/threads/t/checkpoints/c2")).status_code == 404
+
+    async def test_the_same_commit_is_known_again(self, every_store: httpx.AsyncClient) -> None:
+        await _accepted(every_store, self.OLD)
+        answer = await every_store.post("/threads/t/commits", json=self.OLD)
+        assert (answer.json()["verdict"], answer.json()["repeated"]) == ("committed", True)
+
+
+@pytest.fixture(params=["memory", "file", "sqlite"])
+async def every_store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[httpx.AsyncClient]:
+    url = {"memory": "memory", "file": f"file:{tmp_path}", "sqlite": f"sqlite:///{tmp_path}/t.db"}[request.param]
+    async with get_checkpointer(url) as store, asking(create_app(store)) as client:
+        yield client

@@ -6,6 +6,7 @@ import json
 import logging
 import os
 import signal
+import socket
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -106,6 +107,7 @@ def test_a_store_is_named_without_its_secrets(url: str, name: str) -> None:
 def test_tokens_are_read_again_and_a_broken_file_changes_nothing(tmp_path: Path) -> None:
     file = tmp_path / "tokens"
     file.write_text(f"{OLD}\n")
+    file.chmod(0o600)
     with serving(tmp_path, "memory", "--token-file", "tokens", "--token", WRITER) as server:
         assert [status(server, token) for token in (OLD, NEW, WRITER)] == [200, 401, 200]
         file.write_text(f"# changed\n{NEW} read\n")
@@ -134,6 +136,7 @@ def test_tokens_are_read_again_and_a_broken_file_changes_nothing(tmp_path: Path)
 def test_every_worker_reads_them_again_and_those_that_come_later_have_them(tmp_path: Path) -> None:
     file = tmp_path / "tokens"
     file.write_text(f"{OLD}\n")
+    file.chmod(0o600)
     with serving(tmp_path, "sqlite:///t.db", "--token-file", "tokens", "--workers", "2") as server:
         started = wait_for(server, 2, lambda line: line["message"].startswith("Started server process"))
         wait_for(server, 2, says("Application startup complete."))
@@ -185,6 +188,27 @@ def test_the_start_says_the_line_of_the_file_and_the_reason(
         assert f"(line {number} of the token file)" in said
         for secret in ("a-token", "a-tenant", READER):
             assert secret not in said
+
+
+def test_a_token_file_that_everybody_can_read_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "tokens"
+    file.write_text(f"{WRITER}\n")
+    file.chmod(0o644)
+    assert main(["serve", "--store", "memory", "--token-file", str(file)]) == 2
+    assert "every user of this machine can read the token file" in capsys.readouterr().err
+    file.chmod(0o640)  # of a group, as in Kubernetes and systemd
+    assert ServerConfig("memory", token_file=str(file)).with_tokens_read_again().auth
+
+
+def test_a_port_that_is_taken_is_said_in_a_sentence(capsys: pytest.CaptureFixture[str]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        for more in ([], ["--workers", "2"]):
+            assert main(["serve", "--store", "sqlite:a.db", "--port", str(port), *more]) == 2
+            said = capsys.readouterr()
+            assert said.err == f"locus: port {port} of 127.0.0.1 is in use: choose another with --port\n"
+    assert main(["serve", "--store", "memory", "--host", "192.0.2.1", "--token", WRITER, "--port", str(port)]) == 2
+    assert "cannot listen at port" in capsys.readouterr().err
 
 
 def test_a_token_file_of_a_strange_kind_is_refused(tmp_path: Path) -> None:

@@ -189,6 +189,7 @@ class TestTheClient:
 def tokens_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
     folder: Path = tmp_path_factory.mktemp("tokens")
     (folder / "tokens").write_text(f"# for all\n{WRITER}\n\n{ACME} write acme/\n")
+    (folder / "tokens").chmod(0o640)
     more = f"{READER} read\n{CORP} write acme-corp/"
     with serving(folder, "sqlite:///t.db", "--token-file", "tokens", LOCUS_SERVER_TOKENS=more) as server:
         yield server

@@ -25,7 +25,7 @@ from locus.agent.sessions import (
     Session,
     ThreadSession,
 )
-from locus.core.events import Event
+from locus.core.events import Event, WaitingEvent
 from locus.core.messages import Message
 from locus.core.state import AgentState
 from locus.core.tasks import ended
@@ -165,8 +165,9 @@ class Agent:
         session = self._session(thread_id)
         deadline = time.monotonic() + self.config.wait_seconds
         while True:
-            state = await self._load_to_run(session, deadline)
-            run = self._begin(session, state, _emitter(on_event))
+            emit = _emitter(on_event)
+            state = await self._load_to_run(session, deadline, emit)
+            run = self._begin(session, state, emit)
             result = await self._carry_out(run, session, run.begin(messages), deadline)
             if result is not None:
                 return result
@@ -192,10 +193,11 @@ class Agent:
         session = self._session(thread_id)
         deadline = time.monotonic() + self.config.wait_seconds
         while True:
-            state = await self._load_to_resume(session, deadline, decision)
+            emit = _emitter(on_event)
+            state = await self._load_to_resume(session, deadline, decision, emit)
             if state is None:
                 raise await self._not_begun(thread_id)
-            run = AgentRun(self.config, self.model, self.tools, session, state, _emitter(on_event))
+            run = AgentRun(self.config, self.model, self.tools, session, state, emit)
             again = None if decision is not None else deadline
             result = await self._carry_out(run, session, run.go_on(decision), again)
             if result is not None:
@@ -253,7 +255,7 @@ class Agent:
         in_time = time.monotonic() < deadline
         return in_time if mode == "take_over" else mode == "wait" and (in_time or not session.keeps_lease)
 
-    async def _load_to_run(self, session: Session, deadline: float) -> AgentState | None:
+    async def _load_to_run(self, session: Session, deadline: float, emit: Emit) -> AgentState | None:
         """Wait until a new run may begin in the thread, and return the state that it begins from."""
         while True:
             state = await session.load()
@@ -264,9 +266,9 @@ class Agent:
                 return await session.load_before()
             if self.config.on_conflict == "reject":
                 raise _busy(session.other_run)
-            await self._wait(session, session.other_run, deadline)
+            await self._wait(session, session.other_run, deadline, emit)
 
-    async def _load_to_resume(self, session: Session, deadline: float, decision: Any) -> AgentState | None:
+    async def _load_to_resume(self, session: Session, deadline: float, decision: Any, emit: Emit) -> AgentState | None:
         """Wait until no other worker's run is under way in the thread, and return the state to resume from."""
         while True:
             state = await session.load()
@@ -275,7 +277,8 @@ class Agent:
                 return state
             if decision is not None:  # the decision is not for calls of the other run
                 raise _busy(session.other_run)
-            await self._wait(session, session.other_run, deadline, only_for_the_dead=self.config.on_conflict != "wait")
+            only_for_the_dead = self.config.on_conflict != "wait"
+            await self._wait(session, session.other_run, deadline, emit, only_for_the_dead=only_for_the_dead)
 
     def _check_lease(self, session: Session) -> None:
         """Raise CapabilityError if the caller has asked for "reject", and the store cannot keep the lease it needs."""
@@ -287,12 +290,13 @@ class Agent:
             )
 
     async def _wait(
-        self, session: Session, other: OtherRun, deadline: float, *, only_for_the_dead: bool = False
+        self, session: Session, other: OtherRun, deadline: float, emit: Emit, *, only_for_the_dead: bool = False
     ) -> None:
-        """Wait until another worker's run is over, or its lease has run out.
+        """Wait until another worker's run is over, or its lease has run out, and say that this one waits.
 
         `only_for_the_dead`: raise ThreadBusyError as soon as that worker gives a sign of life.
         """
+        await emit(WaitingEvent("", session.thread_id, other.seconds_left))
         current: OtherRun | None = other
         attempt = 0
         while current is not None:
@@ -347,7 +351,7 @@ def _busy(
         'again when that run is over; on_conflict="wait" does so, and "take_over" does not wait for its end',
         expected=error.expected if error else None,
         latest=error.latest if error else None,
-        retry_after=other.seconds_left if other is not None else None,
+        retry_after=other.retry_after if other is not None else None,
     )
 
 

@@ -98,6 +98,14 @@ def found_lease(thread_id: str, entry: HistoryEntry, writes: Sequence[PendingWri
     return Lease(seconds, saved if renewed is None else max(saved, renewed))
 
 
+def is_overdue(lease: Lease) -> bool:
+    """Whether the renewal of a lease, after a third of its time, has not come, though it had some seconds more."""
+    return time.time() - (lease.until - lease.seconds) > lease.seconds / 3 + _LATE
+
+
+_LATE = 2.0
+"""The seconds that a renewal may be late: on its way to the store, or by another clock."""
+
 _CAUSES: Mapping[str, Cause] = {"cancelled": "cancelled", "model_error": "model_error"}
 
 

@@ -20,6 +20,7 @@ from locus.agent.leases import (
     Lease,
     Watch,
     found_lease,
+    is_overdue,
     lease_facts,
     new_lease_id,
     release,
@@ -49,6 +50,9 @@ _PAGE = 50
 _log = logging.getLogger(__name__)
 
 
+_SOON = 1.0
+
+
 @dataclass(frozen=True)
 class OtherRun:
     """A run of another worker that is under way in the thread."""
@@ -60,6 +64,13 @@ class OtherRun:
     """How long that worker may still be silent before it is taken for dead."""
     has_lease: bool = True
     """Whether `seconds_left` comes from that worker's lease. If it has none, this worker has chosen the time."""
+    is_overdue: bool = False
+    """Whether that worker should have given a sign of life by now, and was killed, most likely."""
+
+    @property
+    def retry_after(self) -> float:
+        """The seconds after which it makes sense to ask again: one that is alive may be done at any moment."""
+        return self.seconds_left if self.is_overdue else min(self.seconds_left, _SOON)
 
 
 class Session:
@@ -265,7 +276,8 @@ class ThreadSession(Session):
         if not left:
             return None
         self.cut_off = "taken_over"
-        return OtherRun((entry.checkpoint_id, lease.until), entry.created_at, left, has_lease)
+        sign = (entry.checkpoint_id, lease.until)
+        return OtherRun(sign, entry.created_at, left, has_lease, is_overdue(lease))
 
     async def save(self, state: AgentState, facts: dict[str, Any]) -> str | None:
         return await finished(self._save(state, facts))

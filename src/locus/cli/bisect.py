@@ -14,7 +14,7 @@ from locus.cli import commands
 from locus.cli.commands import ExitCode
 from locus.cli.terminal import ProgressLine, Styled, Terminal
 from locus.errors import ConfigurationError
-from locus.looking.formatting import ago, local_time, visible
+from locus.looking.formatting import ago, dotted, local_time, visible
 
 if TYPE_CHECKING:
     from locus.looking.bisect import Bisected
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _DESCRIPTION = """\
 Find the checkpoint with which something came, on the line that leads to a thread's latest checkpoint (or to --to).
 
-  locus bisect THREAD --appears "refund approved"
+  locus bisect THREAD "refund approved"
   locus bisect THREAD --path metadata.status --equals '"closed"'
   locus bisect THREAD --run ./is-broken.sh
 
@@ -35,13 +35,15 @@ used: for one, say `sh -c '…'`.
 The exit code of `locus bisect` is 0 if a checkpoint was found, and 1 if there is none."""
 
 _BROKEN = range(1, 125)
+_TURN = 100
+"""The number of checkpoints among which the question is looked for that the answer's turn began with."""
 
 
 def configure(command: argparse.ArgumentParser) -> None:
     command.description = _DESCRIPTION
-    commands.configure(command, run, "THREAD")
-    what = command.add_mutually_exclusive_group(required=True)
-    what.add_argument("--appears", metavar="TEXT", help="a text, anywhere in the payload")
+    commands.configure(command, run, "THREAD", "TEXT", optional=1)
+    what = command.add_mutually_exclusive_group()
+    what.add_argument("--appears", metavar="TEXT", help="a text, anywhere in the payload: the same as TEXT")
     what.add_argument("--path", metavar="P", help="something at this path: metadata.status, messages.-1.role")
     what.add_argument("--run", dest="command", metavar="CMD", help="what this command finds broken")
     add = command.add_argument
@@ -49,6 +51,7 @@ def configure(command: argparse.ArgumentParser) -> None:
     add("--from", dest="first", metavar="REV", help="begin at this checkpoint of the line: its id, #NUMBER or ~STEPS")
     add("--to", dest="last", metavar="REV", help="end at this checkpoint (the latest)")
     commands.add_namespace(command)
+    commands.add_utc(command)
 
 
 async def run(store: CheckpointStore, options: argparse.Namespace, terminal: Terminal) -> int | None:
@@ -58,6 +61,7 @@ async def run(store: CheckpointStore, options: argparse.Namespace, terminal: Ter
     if options.equals is not None and options.path is None:
         raise ConfigurationError("--equals belongs to --path")
     thread_id = options.thread
+    _take_text(options)
 
     async def named(text: str) -> Entry:
         return await resolve(store, thread_id, checkpoint=text.removeprefix(f"{thread_id}@"), namespace=options.ns)
@@ -78,8 +82,17 @@ async def run(store: CheckpointStore, options: argparse.Namespace, terminal: Ter
     else:
         with ProgressLine(terminal.err, "runs") as progress:
             answer = await bisect.bisect_run(line, _test(store, options.command, progress))
-    _print(answer, options, terminal, in_metadata=in_metadata)
+    question = None if terminal.json else await _question(store, answer)
+    _print(answer, options, terminal, question, in_metadata=in_metadata)
     return None if answer.first is not None else ExitCode.DIFFERS
+
+
+def _take_text(options: argparse.Namespace) -> None:
+    """Take TEXT for `--appears`, and refuse nothing to look for, or several things."""
+    given = [what for what in (options.text, options.appears, options.path, options.command) if what is not None]
+    if len(given) != 1:
+        raise ConfigurationError("say one thing to look for: TEXT, --path P, or --run CMD")
+    options.appears = options.appears if options.text is None else options.text
 
 
 def _place(options: argparse.Namespace) -> list[str]:
@@ -151,7 +164,32 @@ def _test(store: CheckpointStore, command: str, progress: ProgressLine) -> Any:
     return test
 
 
-def _print(answer: Bisected, options: argparse.Namespace, terminal: Terminal, *, in_metadata: bool) -> None:
+async def _question(store: CheckpointStore, answer: Bisected) -> tuple[Entry, str] | None:
+    """The checkpoint with which the turn of the answer began, and the question; None if that is not known."""
+    from locus.looking.saves import saves_of
+    from locus.looking.turns import turns_of
+
+    first = answer.first
+    if first is None:
+        return None
+    before = [entry for entry in answer.line if entry.seq <= first.seq]
+    for turn in reversed(turns_of(await saves_of(store, before[-_TURN:]), newest=False)):
+        question = turn.question
+        if question is not None and any(save.entry.rev == first.rev for save in turn.saves):
+            return next(save.entry for save in turn.saves if question in save.previews), question.text
+    return None
+
+
+def _print(
+    answer: Bisected,
+    options: argparse.Namespace,
+    terminal: Terminal,
+    question: tuple[Entry, str] | None,
+    *,
+    in_metadata: bool,
+) -> None:
+    from dataclasses import asdict
+
     from locus.memory.checkpointer import entry_dict
 
     first, before, elsewhere = answer.first, answer.before, answer.elsewhere
@@ -167,6 +205,7 @@ def _print(answer: Bisected, options: argparse.Namespace, terminal: Terminal, *,
                 "looked_at": answer.looked_at,
                 "line": len(answer.line),
                 "in_metadata": in_metadata,
+                "passage": None if answer.passage is None else asdict(answer.passage),
                 "elsewhere": None if first is not None or elsewhere is None else entry_dict(elsewhere),
             }
         )
@@ -181,8 +220,14 @@ def _print(answer: Bisected, options: argparse.Namespace, terminal: Terminal, *,
         Styled(f"{thread}@#{first.seq}", "strong"),
         "  ",
         Styled(visible(first.checkpoint_id), "id"),
-        f"  {local_time(first.created_at)} ({ago(first.created_at)})",
+        f"  {local_time(first.created_at, utc=options.utc)} ({ago(first.created_at)})",
     )
+    if question is not None:
+        terminal.text(f"asked in #{question[0].seq}: {question[1]}", "faint", indent="  ")
+    passage = answer.passage
+    if passage is not None:
+        who = passage.role if passage.in_conversation else dotted(passage.path)
+        terminal.text(f"{who}: {passage.text}" if who else passage.text, indent="  ", mark=options.appears)
     if before is None:
         terminal.line("it is there from the first checkpoint of the line on")
     else:

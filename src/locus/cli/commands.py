@@ -132,6 +132,10 @@ def add_namespace(command: argparse.ArgumentParser) -> None:
     command.add_argument("--ns", metavar="NS", help="the namespace of the thread, if it has several")
 
 
+def add_utc(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--utc", action="store_true", help="show times in UTC, and not in the zone of this machine")
+
+
 def add_checkpoint(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--checkpoint", metavar="ID", help="the checkpoint, where the id of a thread contains @: ID, #NUMBER or ~STEPS"

@@ -21,6 +21,8 @@ _DESCRIPTION = """\
 Show a checkpoint: its conversation, its state, its pending writes, its metadata.
 
   locus show THREAD                     the latest checkpoint
+  locus show THREAD@14:03               what was known at 14:03 today
+  locus show THREAD@2026-11-18T14:03    and on another day; @yesterday at its end
   locus show THREAD@~3                  three before it
   locus show THREAD@#42 --messages 0:20
   locus show THREAD --state metadata"""
@@ -45,6 +47,7 @@ def configure(command: argparse.ArgumentParser) -> None:
     what.add_argument("--raw", action="store_true", help="what is stored: head, manifest and runs")
     commands.add_checkpoint(command)
     commands.add_namespace(command)
+    commands.add_utc(command)
 
 
 async def run(store: CheckpointStore, options: argparse.Namespace, terminal: Terminal) -> int | None:
@@ -52,28 +55,28 @@ async def run(store: CheckpointStore, options: argparse.Namespace, terminal: Ter
 
     entry = await resolve(store, options.rev, checkpoint=options.checkpoint, namespace=options.ns)
     if options.raw:
-        await _raw(store, entry, terminal)
+        await _raw(store, entry, options, terminal)
     elif options.state is not None:
         await _state(store, entry, options.state, terminal)
     elif options.writes:
-        await _writes(store, entry, terminal)
+        await _writes(store, entry, options, terminal)
     elif options.meta:
         from locus.memory.checkpointer import metadata_of
 
         terminal.document(metadata_of(entry))
     else:
-        await _conversation(store, entry, options.messages, terminal)
+        await _conversation(store, entry, options, terminal)
     return None
 
 
-def _header(entry: Entry, terminal: Terminal) -> None:
+def _header(entry: Entry, options: argparse.Namespace, terminal: Terminal) -> None:
     from locus.looking.histories import readable_metadata
 
     metadata = readable_metadata(entry)
     facts: list[tuple[str, Cell]] = [
         ("thread", visible(entry.thread_id)),
         ("checkpoint", Styled(f"{visible(entry.checkpoint_id)} (#{entry.seq})", "id")),
-        ("saved", f"{local_time(entry.created_at)} ({ago(entry.created_at)})"),
+        ("saved", f"{local_time(entry.created_at, utc=options.utc)} ({ago(entry.created_at)})"),
         ("parent", visible(entry.parent_id) if entry.parent_id else "none"),
         ("namespace", visible(entry.namespace) or "(root)"),
     ]
@@ -82,10 +85,10 @@ def _header(entry: Entry, terminal: Terminal) -> None:
     terminal.table(columns_of(facts))
 
 
-async def _conversation(store: CheckpointStore, entry: Entry, wanted: str | None, terminal: Terminal) -> None:
+async def _conversation(store: CheckpointStore, entry: Entry, options: argparse.Namespace, terminal: Terminal) -> None:
     from locus.looking.reading import conversation
 
-    start, count = _slice(wanted) if wanted is not None else (-_LAST, _LAST)
+    start, count = _slice(options.messages) if options.messages is not None else (-_LAST, _LAST)
     path_and_page = await conversation(store, entry, start, count)
     if terminal.json:
         from locus.memory.checkpointer import entry_dict
@@ -94,7 +97,7 @@ async def _conversation(store: CheckpointStore, entry: Entry, wanted: str | None
         shown = {} if path is None or page is None else {"path": list(path), **page._asdict()}
         terminal.document({**entry_dict(entry), "items": [], "total": 0, "start": 0, **shown})
         return
-    _header(entry, terminal)
+    _header(entry, options, terminal)
     terminal.line("")
     if path_and_page is None:
         terminal.note("this payload has no conversation that is known: --state shows all of it")
@@ -114,17 +117,19 @@ async def _conversation(store: CheckpointStore, entry: Entry, wanted: str | None
 
 def _items(page: ItemPage, terminal: Terminal) -> None:
     from locus.looking.tool_calls import call_label, on_one_line, speaker_of
-    from locus.memory.conversations import utterance_of
+    from locus.memory.conversations import utterances_of
 
     for position, item in enumerate(page.items, page.start):
-        said = utterance_of(item)
-        terminal.line(Styled(f"[{position}] ", "faint"), Styled(visible(speaker_of(said)), said.role or "faint"))
-        if said.text:
-            long = len(said.text) > _LONG and terminal.interactive
-            terminal.text(said.text[:_LONG] + "…" if long else said.text, indent="    ")
-        for call in said.calls:
-            arguments = one_line(on_one_line(call.arguments), 400)
-            terminal.line("    ", Styled(visible(call_label(call)), "tool"), f"({arguments})")
+        for said in utterances_of(item):
+            role = said.role or "faint"
+            name = "error of " if said.failed else ""
+            terminal.line(Styled(f"[{position}] ", "faint"), Styled(name + visible(speaker_of(said)), role))
+            if said.text:
+                long = len(said.text) > _LONG and terminal.interactive
+                terminal.text(said.text[:_LONG] + "…" if long else said.text, indent="    ")
+            for call in said.calls:
+                arguments = one_line(on_one_line(call.arguments), 400)
+                terminal.line("    ", Styled(visible(call_label(call)), "tool"), f"({arguments})")
 
 
 def _slice(text: str) -> tuple[int, int]:
@@ -148,7 +153,7 @@ async def _state(store: CheckpointStore, entry: Entry, path: str, terminal: Term
     terminal.document(at_path(value, path) if path else value)
 
 
-async def _writes(store: CheckpointStore, entry: Entry, terminal: Terminal) -> None:
+async def _writes(store: CheckpointStore, entry: Entry, options: argparse.Namespace, terminal: Terminal) -> None:
     from locus.memory.model.codec import decode
 
     writes = await store.get_writes(entry.thread_id, entry.checkpoint_id, task_id=None, namespace=entry.namespace)
@@ -156,7 +161,7 @@ async def _writes(store: CheckpointStore, entry: Entry, terminal: Terminal) -> N
         for write in writes:
             terminal.record({**write._asdict(), "value": decode(write.value)})
         return
-    _header(entry, terminal)
+    _header(entry, options, terminal)
     terminal.line("")
     terminal.table(
         [
@@ -173,7 +178,7 @@ async def _writes(store: CheckpointStore, entry: Entry, terminal: Terminal) -> N
         terminal.line(Styled("no pending writes", "faint"))
 
 
-async def _raw(store: CheckpointStore, entry: Entry, terminal: Terminal) -> None:
+async def _raw(store: CheckpointStore, entry: Entry, options: argparse.Namespace, terminal: Terminal) -> None:
     from locus.looking.reading import read_whole
 
     stored = await read_whole(store, entry)
@@ -191,7 +196,7 @@ async def _raw(store: CheckpointStore, entry: Entry, terminal: Terminal) -> None
     if terminal.json:
         terminal.document({"head": stored.head, "manifest": stored.manifest, "runs": runs})
         return
-    _header(entry, terminal)
+    _header(entry, options, terminal)
     for name, text in (("head", stored.head), ("manifest", stored.manifest)):
         terminal.line("")
         terminal.line(Styled(name, "strong"), f"  {bytes_text(len(text.encode()))}")

@@ -35,6 +35,7 @@ _STYLES: Final = {
     "warning": "33",
     "error": "1;31",
     "faint": "2",
+    "mark": "1;7",
     "strong": "1",
 }
 _PAGER: Final = "less -FRX"
@@ -98,25 +99,25 @@ class Terminal:
         """Add a command to copy. It is never cut: a part of it would do something else."""
         self._lines.append(self.styled(Styled(visible(shlex.join(words)), "faint")))
 
-    def text(self, text: str, style: str = "", indent: str = "") -> None:
-        """Add lines of stored text, made visible, and folded to the width of a terminal."""
+    def text(self, text: str, style: str = "", indent: str = "", mark: str | None = None) -> None:
+        """Add lines of stored text, made visible, and folded to the width of a terminal; `mark` stands out in it."""
         for line in text.split("\n"):
             shown = visible(line)
             for piece in self._folded(shown, self.columns - len(indent)) if self.interactive else [shown]:
-                self._lines.append(f"{indent}{self.styled(Styled(piece, style))}")
+                self._lines.append(indent + "".join(map(self.styled, _marked(piece, style, mark))))
 
     def table(self, rows: Sequence[Sequence[Cell]]) -> None:
         """Add rows in aligned columns. On a terminal, the widest columns are cut until a row fits."""
         if not rows:
             return
         count = max(map(len, rows))
-        widths = [max((width(_plain(row[at])) for row in rows if at < len(row)), default=0) for at in range(count)]
+        widths = [max((width(text_of(row[at])) for row in rows if at < len(row)), default=0) for at in range(count)]
         if self.interactive:
             widths = _fitting(widths, self.columns)
         for row in rows:
             cells: list[str] = []
             for at, cell in enumerate(row):
-                plain = cut(_plain(cell), widths[at]) if self.interactive else _plain(cell)
+                plain = cut(text_of(cell), widths[at]) if self.interactive else text_of(cell)
                 style = cell.style if isinstance(cell, Styled) else ""
                 gap = "" if at == len(row) - 1 else " " * max(0, widths[at] - width(plain)) + "  "
                 cells.append(self.styled(Styled(plain, style)) + gap)
@@ -181,10 +182,10 @@ class Terminal:
 
     def _fitted(self, cells: Sequence[Cell]) -> str:
         if not self.interactive:
-            return "".join(map(_plain, cells))
+            return "".join(map(text_of, cells))
         left, shown = self.columns, []
         for cell in cells:
-            plain = cut(_plain(cell), left)
+            plain = cut(text_of(cell), left)
             left -= width(plain)
             shown.append(self.styled(Styled(plain, cell.style)) if isinstance(cell, Styled) else plain)
         return "".join(shown)
@@ -218,8 +219,16 @@ _SHAPELESS: Final = re.compile(
 )
 
 
-def _plain(cell: Cell) -> str:
+def text_of(cell: Cell) -> str:
     return cell if isinstance(cell, str) else cell.text
+
+
+def _marked(text: str, style: str, mark: str | None) -> list[Cell]:
+    """A text in pieces, of which those that are the marked words have a style of their own."""
+    if not mark:
+        return [Styled(text, style)]
+    pieces = re.split(f"({re.escape(visible(mark))})", text, flags=re.IGNORECASE)
+    return [Styled(piece, "mark" if at % 2 else style) for at, piece in enumerate(pieces)]
 
 
 def _fitting(widths: list[int], columns: int) -> list[int]:

@@ -9,9 +9,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from locus.cli import commands
+from locus.cli.log import beginning, moment
 from locus.cli.terminal import Cell, Styled, Terminal
 from locus.errors import ConfigurationError, CorruptCheckpointError, LocusError, UnsupportedFormatError
-from locus.looking.formatting import ago, one_line, visible
+from locus.looking.formatting import ago, clock, one_line, visible
 
 if TYPE_CHECKING:
     from locus.memory.model.records import Entry
@@ -22,6 +23,7 @@ List threads by id, or the newest first, each with its last checkpoint and what 
 
   locus threads
   locus threads 'acme/*' --recent
+  locus threads --since yesterday      saved since then, the newest first
   locus threads --meta user=alice"""
 
 _AT_ONCE = 8
@@ -36,13 +38,22 @@ def configure(command: argparse.ArgumentParser) -> None:
     add("--recent", action="store_true", help="those that were saved last come first")
     add("--meta", metavar="K=V", help="only threads with a checkpoint whose metadata have this value (JSON or text)")
     add("--before", metavar="CURSOR", help="with --recent: go on where another page ended")
+    add("--since", type=beginning, metavar="TIME", help="only threads saved since then: 14:03, 2026-11-18, 90min")
+    add("--until", type=moment, metavar="TIME", help="only threads that were saved last by then")
     commands.add_limit(command)
+    commands.add_utc(command)
     add("--after", metavar="ID", help="only threads that follow this id in the order of ids")
 
 
 def _check_options(options: argparse.Namespace) -> None:
     if options.meta is not None and (options.recent or options.after or options.before):
         raise ConfigurationError("--meta lists the newest first; it goes with neither --recent, --after nor --before")
+    if options.since is not None or options.until is not None:
+        if options.meta is not None or options.after is not None:
+            raise ConfigurationError(
+                "--since and --until list the newest first; they go with neither --meta nor --after"
+            )
+        options.recent = True
     if options.before is not None and not options.recent:
         raise ConfigurationError("--before is for --recent; threads in the order of ids go on with --after")
 
@@ -69,7 +80,7 @@ async def run(store: CheckpointStore, options: argparse.Namespace, terminal: Ter
         for entry, title in zip(entries, titles, strict=True):
             terminal.record({**entry_dict(entry), "title": title})
     else:
-        terminal.table([_row(entry, title) for entry, title in zip(entries, titles, strict=True)])
+        terminal.table([_row(entry, title, options) for entry, title in zip(entries, titles, strict=True)])
         if not entries:
             terminal.note("no threads" if glob == "*" and options.meta is None else "no threads match")
     if more is not None:
@@ -77,10 +88,11 @@ async def run(store: CheckpointStore, options: argparse.Namespace, terminal: Ter
     return None
 
 
-def _row(entry: Entry, title: str | None) -> list[Cell]:
+def _row(entry: Entry, title: str | None, options: argparse.Namespace) -> list[Cell]:
+    by_time = options.utc or options.since is not None or options.until is not None
     return [
         Styled(visible(entry.thread_id), "strong"),
-        Styled(ago(entry.created_at), "faint"),
+        Styled(clock(entry.created_at, utc=options.utc) if by_time else ago(entry.created_at), "faint"),
         f"#{entry.seq}",
         one_line(title) if title else Styled(visible(entry.namespace), "faint"),
     ]
@@ -123,6 +135,13 @@ async def _each(work: Any, of: Sequence[Any]) -> list[Any]:
     return list(await asyncio.gather(*map(gated, of)))
 
 
+def _is_within(entry: Entry, options: argparse.Namespace) -> bool:
+    """Whether a thread was saved last between the times that were asked for."""
+    if options.since is not None and entry.created_at < options.since:
+        return False
+    return options.until is None or entry.created_at <= options.until
+
+
 async def _recent(store: CheckpointStore, options: argparse.Namespace) -> tuple[list[Entry], str | None]:
     """The newest threads that match the pattern, and how to go on. The query has the pattern's plain beginning."""
     from locus.memory.model.ids import check_pattern
@@ -134,8 +153,10 @@ async def _recent(store: CheckpointStore, options: argparse.Namespace) -> tuple[
     before = options.before
     for _page in range(_MOST_PAGES):
         page = await store.newest_threads(options.limit - len(entries), before, pattern.prefix)
-        entries += [entry for entry in page.entries if pattern.matches(entry.thread_id)]
+        entries += [entry for entry in page.entries if pattern.matches(entry.thread_id) and _is_within(entry, options)]
         before = page.next
         if before is None or len(entries) >= options.limit:
             break
+        if options.since is not None and page.entries and page.entries[-1].created_at < options.since:
+            return entries, None  # the rest is older
     return entries, None if before is None else f"there may be more: --before {before}"

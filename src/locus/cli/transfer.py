@@ -5,15 +5,16 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import re
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, TextIO
 
 from locus.cli import commands, tokens
 from locus.cli.terminal import ProgressLine
 
 if TYPE_CHECKING:
-    from locus.transfer.report import Report
+    from locus.transfer.report import Problem, Report
 
 _EPILOG = f"""\
 Keep a URL that contains a password in an environment variable: env:NAME stands for the value of the variable NAME.
@@ -71,14 +72,30 @@ def run(options: argparse.Namespace, work: Callable[..., Awaitable[Report]]) -> 
         report = asyncio.run(main())
     text = json.dumps(report.as_dict(), indent=2, ensure_ascii=False) if options.json else summary(report)
     sys.stdout.write(f"{text}\n")
-    for problem in report.problems:
-        place = f"thread {problem.thread!r}: " if problem.thread else ""
-        sys.stderr.write(f"locus: {place}{problem.message}\n")
+    for line in told(report.problems):
+        sys.stderr.write(f"locus: {line}\n")
     if report.missing and len(report.problems) > 1:  # else it has been said
         from locus.transfer.sources.langgraph_values import allow_options
 
         sys.stderr.write(f"locus: to allow all classes that are missing, add {allow_options(report.missing)}\n")
     return 0 if report.ok else 1
+
+
+def told(problems: Sequence[Problem]) -> Iterator[str]:
+    """What is wrong, each kind of it with its first threads alone: with 10,000 threads it is mostly the same."""
+    alike: dict[str, list[Problem]] = {}
+    for problem in problems:
+        alike.setdefault(_NAMES.sub("…", problem.message), []).append(problem)
+    for group in alike.values():
+        for problem in group[:_SHOWN]:
+            yield f"thread {problem.thread!r}: {problem.message}" if problem.thread else problem.message
+        if len(group) > _SHOWN:
+            yield f"the same is wrong with {len(group) - _SHOWN:,} more threads, which --json lists"
+
+
+_SHOWN = 3
+_NAMES = re.compile(r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|\b[\da-f-]{8,}\b|\d+")
+"""What tells two errors of one kind apart: names, ids and numbers."""
 
 
 def summary(report: Report) -> str:

@@ -27,6 +27,17 @@ class Event:
 
 
 @dataclass(frozen=True)
+class WaitingEvent(Event):
+    """The run has not begun yet, and `run_id` is empty: another worker's run is under way in the thread, or was killed.
+
+    Without a sign of life of that worker, this run begins in `seconds`. If there is one, a resume ends with a
+    `ThreadBusyError`.
+    """
+
+    seconds: float
+
+
+@dataclass(frozen=True)
 class ThinkingEvent(Event):
     """A model call begins."""
 

@@ -18,9 +18,10 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from locus.errors import ConfigurationError, ConflictError, CorruptCheckpointError
 from locus.looking.branches import Branches
+from locus.looking.deltas import MESSAGES, added_messages, keeps_deltas_at, messages_in
 from locus.looking.histories import readable_metadata
 from locus.looking.reading import PAGE, check_cuts, exported_pages, key_of, list_paths, position_of
-from locus.memory.conversations import conversation_path, utterance_of
+from locus.memory.conversations import conversation_path, utterance_of, utterances_of
 from locus.memory.model.codec import canonical, decode, texts_in
 from locus.memory.model.comparison import TooMuchText
 from locus.memory.model.manifest import decode_manifest
@@ -128,6 +129,10 @@ async def bisect_text(
     if not text:
         raise ConfigurationError("give the text to look for")
     wanted = _Wanted(text, ignore_case)
+    if line and await keeps_deltas_at(store, line[-1]):
+        in_deltas = await _in_deltas(store, line, wanted, progress)
+        if in_deltas.first is not None:
+            return in_deltas
     passage: Passage | None = None
 
     def holds(stored: Stored, branches: Branches) -> bool:
@@ -146,6 +151,42 @@ async def bisect_text(
 
     answer = await _scanned(store, line, holds, wanted.is_in, progress, came, most)
     return replace(answer, passage=passage)
+
+
+async def _in_deltas(
+    store: CheckpointStore, line: Sequence[Entry], wanted: _Wanted, progress: Progress | None
+) -> Bisected:
+    """Find the checkpoints with which a text came and went in messages that a graph keeps as deltas.
+
+    What a checkpoint adds is what the tasks of the one before have written.
+    """
+    on_line = {(entry.namespace, entry.checkpoint_id) for entry in line}
+    written: dict[tuple[str, str], list[Any]] = {}
+    async with aclosing(exported_pages(store, line[0].thread_id, dict)) as pages:
+        async for page in pages:
+            for place in on_line & page.writes.keys():
+                written[place] = messages_in(page.writes[place])
+            if page.checkpoints[-1].entry.seq >= line[-1].seq:
+                break
+    flips: list[Flip] = []
+    passage: Passage | None = None
+    messages: list[Any] = []
+    matching: dict[int, bool] = {}
+    for looked_at, entry in enumerate(line, 1):
+        messages = added_messages(messages, written.get((entry.namespace, entry.parent_id or ""), ()))
+        for message in messages:
+            if id(message) not in matching:
+                matching[id(message)] = wanted.is_in(message)
+        holds = any(matching[id(message)] for message in messages)
+        if holds != bool(flips and flips[-1].holds):
+            flips.append(Flip(entry, holds))
+            if passage is None:
+                at = max(at for at, message in enumerate(messages) if matching[id(message)])
+                passage = wanted.passage_in(MESSAGES, at, messages[at], True)
+        if progress is not None:
+            progress(looked_at)
+        await asyncio.sleep(0)
+    return Bisected(tuple(line), tuple(flips), len(line), passage)
 
 
 class _Wanted:
@@ -174,20 +215,21 @@ class _Wanted:
                 before -= extent.length
                 at = branches.last_match(extent)
                 if at is not None:
-                    return self._item(path, before + at, branches.item([extent], at), path == conversation)
+                    return self.passage_in(path, before + at, branches.item([extent], at), path == conversation)
         head = decode(stored.head)
         path, text = self._found_in(head)
         if conversation is not None and path[: len(conversation)] == conversation != path:
             position = int(path[len(conversation)])
             for name in conversation:
                 head = head[name]
-            return self._item(conversation, position, head[position], True)
+            return self.passage_in(conversation, position, head[position], True)
         return Passage(path, None, False, "", self._around(text)) if path else None
 
-    def _item(self, path: Path, position: int, item: Any, in_conversation: bool) -> Passage:
-        said = utterance_of(item)
-        text = said.text if self._within(said.text) else self._found_in(item)[1]
-        return Passage(path, position, in_conversation, said.role, self._around(text))
+    def passage_in(self, path: Path, position: int, item: Any, in_conversation: bool) -> Passage:
+        for said in utterances_of(item):
+            if self._within(said.text):
+                return Passage(path, position, in_conversation, said.role, self._around(said.text))
+        return Passage(path, position, in_conversation, utterance_of(item).role, self._around(self._found_in(item)[1]))
 
     def _found_in(self, value: Any) -> tuple[Path, str]:
         """The first string in a value that has the text, and the path that leads to it."""

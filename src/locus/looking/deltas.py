@@ -13,8 +13,9 @@ from typing import Any, Final
 from locus.memory.engine import KeepsWrites
 from locus.memory.model.codec import decode
 from locus.memory.model.manifest import decode_manifest
+from locus.memory.model.parts import Range
 from locus.memory.model.payloads import dict_from
-from locus.memory.model.records import AncestorQuery, Path, Stored, Write
+from locus.memory.model.records import AncestorQuery, Entry, Path, Stored, Write
 from locus.memory.store import CheckpointStore
 
 MESSAGES: Final[Path] = ("channel_values", "messages")
@@ -67,6 +68,18 @@ async def delta_messages(store: CheckpointStore, stored: Stored) -> list[Any]:
     for some in (earliest, *reversed(written)):
         messages = added_messages(messages, some)
     return messages
+
+
+async def keeps_deltas_at(store: CheckpointStore, entry: Entry) -> bool:
+    """Whether the messages of a checkpoint are in the writes of earlier ones."""
+    stored = await store.read_part(entry.thread_id, entry.checkpoint_id, entry.namespace, Range(MESSAGES, 0, 0))
+    return stored is not None and keeps_deltas(stored)
+
+
+async def messages_of(store: CheckpointStore, entry: Entry) -> list[Any] | None:
+    """All messages of a checkpoint, if it keeps them as deltas."""
+    stored = await store.read_part(entry.thread_id, entry.checkpoint_id, entry.namespace, Range(MESSAGES, 0, 0))
+    return None if stored is None or not keeps_deltas(stored) else await delta_messages(store, stored)
 
 
 def _has_messages(stored: Stored) -> bool:

@@ -122,12 +122,26 @@ def ago(moment: datetime, now: datetime | None = None) -> str:
     return "0 s ago"
 
 
-def local_time(moment: datetime) -> str:
-    """A moment in the time zone of this machine, to the second."""
+def local_time(moment: datetime, *, utc: bool = False) -> str:
+    """A moment in the time zone of this machine, to the second; or in UTC, which it says."""
+    if utc:
+        return f"{moment.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
     try:
         return moment.astimezone().strftime("%Y-%m-%d %H:%M:%S")
     except OverflowError:  # of a year that the local time has not
         return moment.isoformat(timespec="seconds")
+
+
+def clock(moment: datetime, *, utc: bool = False, now: datetime | None = None) -> str:
+    """The time of a moment, local or in UTC: `14:03:20`; of another day, with the date: `11-18 14:03:20`."""
+    try:
+        here = moment.astimezone(UTC) if utc else moment.astimezone()
+        today = (now or datetime.now(UTC)).astimezone(here.tzinfo)
+    except OverflowError:  # of a year that the local time has not
+        return moment.isoformat(timespec="seconds")
+    if here.date() == today.date():
+        return here.strftime("%H:%M:%S")
+    return here.strftime("%m-%d %H:%M:%S" if here.year == today.year else "%Y-%m-%d %H:%M:%S")
 
 
 def duration(seconds: float) -> str:
@@ -138,6 +152,16 @@ def duration(seconds: float) -> str:
         if seconds >= length:
             return f"{seconds / length:.1f} {unit}"
     return f"{seconds:.1f} s"
+
+
+def facts_text(tokens: int | None, model: str | None, cost: float | None, seconds: float | None) -> list[str]:
+    """What was recorded of a save, in words: `1,204 tok`, `gpt-x`, `0.004`, `40 ms`."""
+    return [
+        *([] if tokens is None else [f"{tokens:,} tok"]),
+        *([] if model is None else [one_line(model, 24)]),
+        *([] if cost is None else [f"{cost:.4g}"]),
+        *([] if seconds is None else [duration(seconds)]),
+    ]
 
 
 def bytes_text(count: float) -> str:

@@ -23,6 +23,32 @@ _MOST_CHARACTERS: Final = 64_000_000
 _FEW: Final = 4
 """The number of metadata values on one line."""
 _AT_ONCE: Final = 8
+_BOOKKEEPING: Final = frozenset(
+    {
+        "agent_id",
+        "run_id",
+        "iteration",
+        "started_at",
+        "updated_at",
+        "total_tokens_used",
+        "prompt_tokens_used",
+        "completion_tokens_used",
+        "tool_executions",
+        "tool_history",
+        "confidence",
+        "confidence_history",
+        "channel_versions",
+        "versions_seen",
+        "updated_channels",
+        "pending_sends",
+        "ts",
+        "v",
+        "last_update_time",
+        "record",
+        "who",
+    }
+)
+"""The fields with which frameworks count, date and number: they change with every save, whatever was said."""
 _LONGEST_MANIFEST: Final = 250_000
 """In characters. Of a manifest with thousands of lists, nobody wants to know how each of them grew."""
 
@@ -54,6 +80,12 @@ def about(entry: Entry) -> str:
 
 def _plain(metadata: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in metadata.items() if isinstance(value, str | int | float | bool)}
+
+
+def is_bookkeeping(path: Path) -> bool:
+    """Whether a value of a payload says how a framework goes about its work, and nothing that anybody said."""
+    of_graph = len(path) > 1 and path[0] == "channel_values" and path[1].startswith(("branch:", "__"))
+    return path[0] in _BOOKKEEPING or of_graph
 
 
 async def growths(store: CheckpointStore, entries: Sequence[Entry]) -> dict[int, Mapping[Path, int]]:

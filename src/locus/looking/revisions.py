@@ -4,6 +4,7 @@
     THREAD@3f9a         the checkpoint whose id begins with this
     THREAD@#42          the checkpoint with this number
     THREAD@~3           three before the latest, from parent to parent
+    THREAD@14:03        what was the latest at that time of today; also @2026-11-18T14:03, @yesterday
 
 A thread's id may contain `@`, too. If the text is the id of a thread as a whole, that thread is meant; if both could be
 meant, that is an error that says so. `parse` is pure; `resolve` asks the store, and reads no payload.
@@ -18,11 +19,12 @@ import json
 import re
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from typing import Any, Final
 
 from locus.errors import CheckpointNotFoundError, ConfigurationError
 from locus.hints import did_you_mean
+from locus.looking.formatting import local_time
 from locus.memory.model.ids import Pattern, check_id
 from locus.memory.model.records import DEFAULT_NAMESPACE, Entry
 from locus.memory.store import CheckpointStore
@@ -39,6 +41,11 @@ _MOST_CHARACTERS: Final = 64_000_000
 
 _FRACTION: Final = re.compile(r":\d\d[.,]\d")
 _SECOND: Final = timedelta(seconds=1) - timedelta(microseconds=1)
+_MINUTE: Final = timedelta(minutes=1) - timedelta(microseconds=1)
+_DAYS: Final = {"today": 0, "yesterday": 1}
+_DATE: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
+_TIME: Final = re.compile(r"[0-9]{1,2}:[0-9]{2}(:[0-9]{2}([.,][0-9]{1,6})?)?(Z|[+-][0-9]{2}(:?[0-9]{2})?)?")
+_TO_THE_SECOND: Final = re.compile(r"[0-9]{2}:[0-9]{2}:[0-9]{2}")
 _NUMBER = re.compile(r"#([0-9]{1,15})")
 _BACK = re.compile(r"~([0-9]{1,15})?")
 
@@ -59,6 +66,8 @@ class Revision:
     prefix: str | None = None
     number: int | None = None
     back: int | None = None
+    moment: datetime | None = None
+    """The latest by then, unless `prefix` is the id of a checkpoint."""
 
 
 def parse(text: str) -> list[Revision]:
@@ -75,7 +84,7 @@ def checkpoint_of(thread_id: str, text: str) -> Revision:
         return Revision(thread_id, number=int(number[1]))
     if back := _BACK.fullmatch(text):
         return Revision(thread_id, back=int(back[1] or 1))
-    return Revision(thread_id, prefix=text)
+    return Revision(thread_id, prefix=text, moment=local_moment(text))
 
 
 async def resolve(
@@ -131,6 +140,8 @@ async def _entry(store: CheckpointStore, revision: Revision, namespace: str | No
         return await _numbered(store, revision.thread_id, where, revision.number)
     if revision.back is not None:
         return await _ancestor(store, revision.thread_id, where, revision.back)
+    if revision.moment is not None and not await _is_id(store, revision, where):
+        return await _at(store, revision.thread_id, where, revision.moment)
     if revision.prefix is not None:
         return await _beginning_with(store, revision.thread_id, where, revision.prefix)
     latest = await store.entry(revision.thread_id, None, where)
@@ -217,6 +228,23 @@ async def _ancestor(store: CheckpointStore, thread_id: str, namespace: str, back
     return ancestor
 
 
+async def _is_id(store: CheckpointStore, revision: Revision, namespace: str) -> bool:
+    name = revision.prefix
+    return name is not None and await store.entry(revision.thread_id, name, namespace) is not None
+
+
+async def _at(store: CheckpointStore, thread_id: str, namespace: str, moment: datetime) -> Entry:
+    """The checkpoint that was the latest at a moment."""
+    entry = await latest_at(store, thread_id, namespace, moment)
+    if entry is not None:
+        return entry
+    oldest = await first_of(store, thread_id, namespace)
+    if oldest is None:
+        raise await _no_thread(store, thread_id, namespace)
+    began = f"it begins with #{oldest.seq}, saved {local_time(oldest.created_at)}"
+    raise NoSuchThreadError(f"thread {thread_id!r} has nothing from then: {began}")
+
+
 async def _beginning_with(store: CheckpointStore, thread_id: str, namespace: str, prefix: str) -> Entry:
     if not prefix:
         raise ConfigurationError("what follows the @ is empty: give the beginning of an id, #NUMBER or ~STEPS")
@@ -256,6 +284,48 @@ def moment_of(text: str) -> datetime:
         return end_of_second(moment, text)
     except (ValueError, OverflowError):
         raise ConfigurationError("a time is written as 2026-11-16T14:03:20, in UTC") from None
+
+
+def local_moment(text: str, now: datetime | None = None) -> datetime | None:
+    """The end of a time that a person writes: to the minute, the second or the day; None if it is no time.
+
+    `14:03` is of today; others are `yesterday`, `2026-11-18` and `2026-11-18T14:03`. Times are those of this machine's
+    zone, unless they say another one: `14:03Z`.
+    """
+    here = now or datetime.now().astimezone()
+    if text in _DAYS:
+        return _end_of_day(here.date() - timedelta(days=_DAYS[text]))
+    try:
+        if _DATE.fullmatch(text):
+            return _end_of_day(date.fromisoformat(text))
+        if _TIME.fullmatch(text):
+            given = time.fromisoformat(text.zfill(len(text) + (text[1] == ":")))
+            moment = datetime.combine(here.astimezone(given.tzinfo).date(), given)
+        elif _DATE.match(text):
+            moment = datetime.fromisoformat(text)
+        else:
+            return None
+        return _end(moment if moment.tzinfo is not None else moment.astimezone(), text)
+    except (ValueError, OverflowError, OSError):
+        return None
+
+
+def beginning_of(moment: datetime, text: str) -> datetime:
+    """The beginning of the time that a text names, whose end this moment is."""
+    if text in _DAYS or _DATE.fullmatch(text):
+        return moment.replace(hour=0, minute=0, second=0, microsecond=0)
+    if _TO_THE_SECOND.search(text):
+        return moment if _FRACTION.search(text) else moment - _SECOND
+    return moment - _MINUTE if ":" in text else moment
+
+
+def _end_of_day(day: date) -> datetime:
+    return (datetime.combine(day + timedelta(days=1), time()) - timedelta(microseconds=1)).astimezone()
+
+
+def _end(moment: datetime, text: str) -> datetime:
+    """The end of the minute or of the second that a text names; the moment itself, if it has a fraction."""
+    return end_of_second(moment, text) if _TO_THE_SECOND.search(text) else moment + _MINUTE
 
 
 def end_of_second(moment: datetime, text: str) -> datetime:

@@ -5,6 +5,7 @@ from locus.memory.checkpointer import (
     HistoryEntry,
     PendingWrite,
     RecentThreads,
+    SearchHit,
     SearchHits,
     ThreadSummary,
 )
@@ -37,6 +38,7 @@ __all__ = [
     "PayloadDiff",
     "PendingWrite",
     "RecentThreads",
+    "SearchHit",
     "SearchHits",
     "StateDiff",
     "SyncCheckpointSaver",

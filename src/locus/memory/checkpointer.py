@@ -20,6 +20,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, Self
 
 from locus.core.frozen import Items, ThreadKey
@@ -99,15 +100,32 @@ class PendingWrite:
     task_path: str = ""
 
 
-class SearchHits(list[dict[str, Any]]):
-    """The hits of a search: a list of dicts, best first.
+def _key(name: str) -> Any:
+    """An attribute of a dict that has this key."""
+    return property(itemgetter(name))
+
+
+class SearchHit(dict[str, Any]):
+    """A checkpoint that a search has found: a dict, whose usual keys are also attributes."""
+
+    thread_id: str = _key("thread_id")
+    checkpoint_id: str = _key("checkpoint_id")
+    created_at: datetime = _key("created_at")
+    metadata: dict[str, Any] = _key("metadata")
+    namespace: str = _key("namespace")
+    score: float = _key("score")
+    snippet: str = _key("snippet")
+
+
+class SearchHits(list[SearchHit]):
+    """The hits of a search: a list of `SearchHit`, best first.
 
     `complete` is False if the time of the search was up before it had looked at everything. The list then has the hits
     up to that moment, and being empty does not mean that there are none.
     """
 
     def __init__(self, found: Iterable[dict[str, Any]] = (), complete: bool = True) -> None:
-        super().__init__(found)
+        super().__init__(map(SearchHit, found))
         self.complete = complete
 
 
@@ -152,7 +170,7 @@ class BaseCheckpointer(ABC):
     async def close(self) -> None:
         """Close all that this checkpointer opened itself. A later use opens it again."""
 
-    async def search(self, query: str, limit: int = 10, *, prefix: str = "") -> list[dict[str, Any]]:
+    async def search(self, query: str, limit: int = 10, *, prefix: str = "") -> Sequence[dict[str, Any]]:
         """Checkpoints that contain all words of `query`, best first, each with a `score` and a `snippet`.
 
         With a `prefix`, it searches only threads whose ids start with it; the content of others has no influence.

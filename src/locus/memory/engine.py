@@ -18,6 +18,7 @@ from typing import ClassVar
 
 from locus.core.protocols import CheckpointerCapabilities as CheckpointerCapabilities
 from locus.errors import (
+    BackendUnavailableError,
     CapabilityError,
     CheckpointError,
     ConfigurationError,
@@ -55,6 +56,7 @@ from locus.memory.model.records import (
 )
 from locus.memory.model.retention import Copied, Outlived, OutlivedPage, Place, Retention, outlived_in
 from locus.memory.model.sizes import (
+    EXPORT_BYTES,
     Measured,
     MeasuredCheckpoint,
     MeasuredWrites,
@@ -109,6 +111,10 @@ class ForeignStoreError(NothingThereError):
 
     def __reduce__(self) -> tuple[type[ForeignStoreError], tuple[str, str]]:
         return type(self), (self.kind, self.place)
+
+
+class NotAllowedError(BackendUnavailableError):
+    """The server answers, and lets this user in, but has not granted a right that is needed."""
 
 
 class Engine(ABC):
@@ -254,21 +260,16 @@ class Engine(ABC):
     async def newest(self, prefix: str, after: str, limit: int) -> Contents:
         """Read the newest checkpoint of each thread whose id starts with `prefix` and follows `after`, in their order.
 
-        Only the default namespace counts. Every text is read, so the threads should be small. A page covers `limit`
-        threads. It may have less, if some were removed meanwhile or are damaged. Engines override this where one
-        request reads a page.
+        Only the default namespace counts. A page covers at most `limit` threads, or about `sizes.EXPORT_BYTES`. It has
+        fewer, if some were removed meanwhile or are damaged. Engines override this where one request reads a page.
         """
         ids = await _ids_after(self, Pattern(within=prefix, after=after), limit)
         found: list[Stored | CorruptCheckpointError | None] = []
         at_once = 1 if self.works_in_place else _READ_AT_ONCE
-        for start in range(0, len(ids), at_once):
-            reads = [_newest_of(self, thread_id) for thread_id in ids[start : start + at_once]]
+        while len(found) < len(ids) and has_room(found):
+            reads = [_newest_of(self, thread_id) for thread_id in ids[len(found) : len(found) + at_once]]
             found += await asyncio.gather(*reads) if at_once > 1 else [await reads[0]]
-        return Contents(
-            [stored for stored in found if isinstance(stored, Stored)],
-            ids[-1] if len(ids) == limit else None,
-            [error for error in found if isinstance(error, CorruptCheckpointError)],
-        )
+        return contents_of(ids, found, limit)
 
     async def unlisted(self, prefix: str, after: str, limit: int) -> list[str]:
         """List the ids of threads that are stored although `threads` does not list them, in code point order.
@@ -368,6 +369,20 @@ class Engine(ABC):
 
     async def close(self) -> None:
         """Release what this engine opened itself. Never raises. A later use opens it anew."""
+
+
+def has_room(found: Sequence[Stored | CorruptCheckpointError | None]) -> bool:
+    """Whether a page of contents has room for more."""
+    return sum(stored.characters for stored in found if isinstance(stored, Stored)) < EXPORT_BYTES
+
+
+def contents_of(ids: Sequence[str], found: Sequence[Stored | CorruptCheckpointError | None], limit: int) -> Contents:
+    """A page of contents: of these threads, `limit` were asked for, and the first of them were read."""
+    return Contents(
+        [stored for stored in found if isinstance(stored, Stored)],
+        ids[len(found) - 1] if len(ids) == limit or len(found) < len(ids) else None,
+        [error for error in found if isinstance(error, CorruptCheckpointError)],
+    )
 
 
 async def _newest_of(engine: Engine, thread_id: str) -> Stored | CorruptCheckpointError | None:

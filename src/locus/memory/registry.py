@@ -17,11 +17,13 @@ from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import PurePath
 from typing import Any, cast
+from urllib.parse import quote
 
 from locus.errors import ConfigurationError
 from locus.hints import did_you_mean
 from locus.memory.checkpointer import BaseCheckpointer, Checkpointer, StoreVerbs
 from locus.memory.runtime.url import path_of as path_of
+from locus.memory.runtime.url import refuse_address
 
 ENTRY_POINTS = "locus.checkpointers"
 
@@ -73,16 +75,18 @@ def list_checkpointers() -> list[str]:
     return sorted({*_BUILT_IN, *_registered, *_plugins()})
 
 
-def get_checkpointer(checkpointer_string: str, **options: Any) -> Checkpointer:
-    """Make the checkpointer that a name, a name with a location, or a URL stands for.
+def get_checkpointer(checkpointer_string: str | PurePath, **options: Any) -> Checkpointer:
+    """Make the checkpointer that a name, a name with a location, or a URL stands for; or a `Path` of an SQLite file.
 
     Options are those of the backend: `get_checkpointer("sqlite:agents.db", durability="normal")`. All backends of Locus
     return a `Checkpointer`. A registered factory may return any `BaseCheckpointer`; its users know which.
     `fallback="none"`, or `?fallback=none` in a URL, is for all of them: a new store may begin where another framework
     keeps its threads, which otherwise raises.
     """
+    if isinstance(checkpointer_string, PurePath):
+        checkpointer_string = _url_of(checkpointer_string)
     if not isinstance(checkpointer_string, str):
-        raise ConfigurationError(f"a checkpointer must be a name or URL, got {checkpointer_string!r:.80}")
+        raise ConfigurationError(f"a checkpointer must be a name or URL, got {type(checkpointer_string).__name__}")
     url, in_url = _FALLBACK.subn(lambda found: found[1] if found[2] else "", checkpointer_string)
     begins_beside = options.pop("fallback", None) if "fallback" in options else in_url or None
     if begins_beside not in (None, "none", 1):
@@ -92,6 +96,17 @@ def get_checkpointer(checkpointer_string: str, **options: Any) -> Checkpointer:
     if begins_beside and isinstance(opened, StoreVerbs):
         opened.store.engine.begins_beside = True
     return cast(Checkpointer, opened)
+
+
+def _url_of(path: PurePath) -> str:
+    """The URL of an SQLite file, by the ending of its name. Another path may be meant as a file, or as a folder."""
+    refuse_address(path, "a path")
+    if path.suffix.lower() not in _DATABASE_ENDINGS:
+        raise ConfigurationError(
+            f"a path alone does not say what is kept there: write 'sqlite:{path!s:.200}' for an SQLite file, or "
+            f"'file:{path!s:.200}' for a folder of files"
+        )
+    return f"sqlite:////{quote(path.as_posix().lstrip('/'))}" if path.is_absolute() else f"sqlite:{path}"
 
 
 def _call(factory: Factory, location: str, options: dict[str, Any]) -> BaseCheckpointer:
@@ -152,10 +167,8 @@ def as_checkpointer(given: Any) -> BaseCheckpointer:
     """Make a checkpointer of a storage backend, a name or a URL. A checkpointer is returned unchanged."""
     if isinstance(given, BaseCheckpointer):
         return given
-    if isinstance(given, str):
+    if isinstance(given, str | PurePath):
         return get_checkpointer(given)
-    if isinstance(given, PurePath):
-        raise ConfigurationError(f"pass a URL instead of a path: 'sqlite:{given!s:.200}'")
     if given is None:
         raise ConfigurationError('pass a checkpointer: an object, or a URL such as "sqlite:agents.db"')
     from locus.memory.backends.adapters import StorageBackendAdapter  # brings the databases along

@@ -377,7 +377,7 @@ class CheckpointStore:
                     replaces = stored.entry.rev
                     base = await _done(is_long, partial(self._trace_of, stored)) if self.engine.keeps_runs else None
                 case Verdict.BRANCH_TAKEN:
-                    own_branches = True
+                    own_branches, rev = True, new_id()  # the branch that is taken may be one that was sent before
                 case Verdict.STALE_BASE:
                     if payload.omitted:
                         raise _window_error("the checkpoint that it was loaded from is gone")

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager
 from functools import wraps
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar
 
 from locus.errors import ConfigurationError, ConflictError
 from locus.extras import require
@@ -182,6 +182,9 @@ class ObservedStore(CheckpointStore):
         if name == "_inner":  # of one that is only being made, by `copy` for instance
             raise AttributeError(name)
         return getattr(self._inner, name)
+
+    def key_space(self, name: str) -> Self:
+        return type(self)(self._inner.key_space(name), self._telemetry)
 
     def hold_nothing(self) -> None:
         self._inner.hold_nothing()

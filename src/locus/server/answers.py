@@ -70,6 +70,12 @@ class Stored(Answer):
     since: Annotated[Several2 | None, Field(description="`held`, if its runs were left out")] = None
 
 
+class Contents(Answer):
+    stored: list[Stored]
+    next: Annotated[str | None, Field(description="Send it as `after` to go on; null if there are no more")]
+    damaged: Annotated[int, Field(ge=0, description="How many threads cannot be read, and are left out")]
+
+
 class Exported(Answer):
     checkpoints: list[tuple[str, str, Entry]]
     runs: list[Several5]

@@ -28,6 +28,9 @@ DELIMITERS = ("/", ":")
 GRANT_KEY = "locus.grant"
 """The key in the ASGI scope of a request for its `Grant`."""
 
+GRANT_NOW_KEY = "locus.grant_now"
+"""The key in the ASGI scope of a request for a page, for a function: the grant of its session now; None if it ended."""
+
 THREADS_KEY = "locus.threads"
 """The key in the ASGI scope of a request for the list of thread ids that the request names."""
 

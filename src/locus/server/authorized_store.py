@@ -14,7 +14,7 @@ from locus.memory.model.ids import Pattern, check_id
 from locus.memory.model.records import Entry, Hit
 from locus.memory.model.retention import Line, chosen_in
 from locus.memory.store import CheckpointStore
-from locus.server.auth import GRANT_KEY, THREADS_KEY, Grant
+from locus.server.auth import GRANT_KEY, GRANT_NOW_KEY, THREADS_KEY, Grant
 from locus.server.bodies import Limits, body_size, read_body
 from locus.server.lists import FIRST_PORTION, listed, size_of, too_large
 from locus.server.quotas import Charge, Quota, QuotaLedger, charged
@@ -62,6 +62,12 @@ class AuthorizedStore:
         """A thread id that a request names, if the sender may use that thread. The audit log lists it in any case."""
         request.scope.setdefault(THREADS_KEY, []).append(thread_id)
         return self.grant(request).check(thread_id, writing=writing)
+
+    @staticmethod
+    def may_still_see(request: Request, thread_id: str) -> bool:
+        """Whether the session that a request came from goes on, and may see a thread: for an answer that takes long."""
+        grant: Grant | None = request.scope[GRANT_NOW_KEY]()
+        return grant is not None and grant.allows(thread_id)
 
     @staticmethod
     def checkpoint(request: Request) -> str:

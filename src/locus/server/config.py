@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import stat
 from collections.abc import Collection
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Self
 
 from locus.errors import ConfigurationError
@@ -111,8 +114,12 @@ class ServerConfig:
 
 
 def read_some_tokens(path: str) -> str:
-    """Read a token file. Raises if it holds no token, because that would open the server to everybody."""
+    """Read a token file. Raises if it holds no token, or if every user can read it: both would open the server."""
     text = read_token_file(path)
     if not parse_tokens(text, TOKEN_FILE):
         raise ConfigurationError(f"{TOKEN_FILE} holds no token")
+    if os.name != "nt" and Path(path).stat().st_mode & stat.S_IROTH:
+        raise ConfigurationError(
+            f"every user of this machine can read {TOKEN_FILE}: take that right away, chmod o= FILE"
+        )
     return text

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
+import socket
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -31,6 +33,7 @@ _ON_NETWORK = frozenset({"http", "mysql", "oci", "opensearch", "oracle", "postgr
 
 def serve(config: ServerConfig) -> None:
     """Serve until SIGTERM or Ctrl-C. Requests in progress are finished first."""
+    check_free(config.host, config.port)
     checkpointer = open_store(config)  # even if workers open their own, so that an invalid URL is reported once
     if config.workers == 1:
         app = app_of(config, checkpointer)
@@ -44,6 +47,23 @@ def serve(config: ServerConfig) -> None:
     with TemporaryDirectory(prefix="locus-metrics-") as folder, TemporaryDirectory(prefix="locus-quotas-") as shared:
         os.environ["PROMETHEUS_MULTIPROC_DIR"] = folder
         _run_workers(replace(config, quota_file=config.quota_file or str(Path(shared, "quotas.db"))))
+
+
+def check_free(host: str, port: int) -> None:
+    """Raise if nothing can listen at an address. uvicorn would log that, and end the process."""
+    try:
+        place = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+        with socket.socket(*place[:3]) as trial:
+            if os.name != "nt":  # there it lets two servers listen
+                trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            trial.bind(place[4])
+    except OSError as error:
+        busy = error.errno == errno.EADDRINUSE
+        raise ConfigurationError(
+            f"port {port} of {host} is in use: choose another with --port"
+            if busy
+            else f"this server cannot listen at port {port} of {host}: {error.strerror or error}"
+        ) from error
 
 
 def _run_workers(config: ServerConfig) -> None:

@@ -6,7 +6,7 @@ import asyncio
 import inspect
 from collections.abc import Callable, Coroutine
 from functools import wraps
-from typing import Any
+from typing import Any, Self
 
 from locus.memory.checkpointer import Checkpointer
 from locus.memory.runtime.direct import CallersLoop, run
@@ -29,6 +29,9 @@ class BlockingStore(CheckpointStore):
     def __init__(self, inner: CheckpointStore) -> None:
         self.__dict__.update(inner.__dict__)
         self._inner = inner
+
+    def key_space(self, name: str) -> Self:
+        return type(self)(self._inner.key_space(name))
 
 
 def _on_a_thread(name: str, verb: Callable[..., Any]) -> Callable[..., Any]:

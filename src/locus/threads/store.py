@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Coroutine, Iterable, Mapping, Sequence
 from functools import lru_cache, partial
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
 from locus.core.protocols import CheckpointerCapabilities
@@ -55,7 +56,7 @@ class ThreadStore:
         `owner` is the class that the user has called, and `own` are the options that this class takes itself; both are
         for errors.
         """
-        if isinstance(store, str):
+        if isinstance(store, str | PurePath):
             with with_own_options(owner, own):
                 return cls(store_of(get_checkpointer(store, **options)), is_owner=True)
         if options:

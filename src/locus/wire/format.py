@@ -42,6 +42,7 @@ from locus.memory.model.records import (
     ANY,
     Base,
     Commit,
+    Contents,
     Entry,
     Exported,
     Hit,
@@ -268,6 +269,16 @@ def stored_from(data: Any) -> Stored:
     since = data.get("since")
     held = None if since is None else Base(*since)
     return Stored(entry_from(data["entry"]), data["head"], data["manifest"], runs, data["passed"], held)
+
+
+def contents_text(contents: Contents) -> str:
+    about = encode_trusted({"next": contents.next, "damaged": len(contents.damaged)})
+    return f'{{"stored":[{",".join(map(stored_text, contents.stored))}],{about[1:]}'
+
+
+def contents_from(data: Any) -> Contents:
+    damage = CorruptCheckpointError("a thread on the server cannot be read")
+    return Contents(list(map(stored_from, data["stored"])), data["next"], [damage] * data["damaged"])
 
 
 def exported_text(exported: Exported) -> str:

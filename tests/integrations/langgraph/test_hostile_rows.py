@@ -220,6 +220,10 @@ HUGE = {"$type": "range", "value": [0, 10**11, 1]}
         {"$type": "set", "value": {"a": 1}}, {"$type": "deque", "value": "abc"}, {"$type": "float", "value": 1},
         {"$type": "complex", "value": [1, 2]}, {"$type": "timedelta", "value": [1]},
         {"$type": "Pattern", "value": "a" * 200_000, "flags": 0}, {"$type": "Pattern", "value": "a", "flags": "0"},
+        {"$type": "Pattern", "value": "[\0-\uffff]" * 1_000, "flags": 0},
+        {"$type": "Pattern", "value": r"[\u0000-\uffff]" * 400, "flags": int(re.IGNORECASE)},
+        {"$type": "Pattern", "value": "a*" * 20_000, "flags": 0},
+        {"$type": "Pattern", "value": "[ab]" * 2_000, "flags": 0},
         {"$type": "ZoneInfo", "value": "a.b/c"}, {"$type": "ZoneInfo", "value": "x" * 5_000},
         {"$type": "ndarray", "dtype": "<f8,<f8", "shape": [0], "value": ""},
         tagged(Words, value=HUGE), tagged(Words, value="text"), tagged(Words, value={"a": 1}),
@@ -264,6 +268,23 @@ def test_a_pattern_prints_nothing(codec: TypedCodec, capsys: pytest.CaptureFixtu
     found = codec.decode({"$type": "Pattern", "value": "a+", "flags": int(re.DEBUG | re.UNICODE)})
     assert found.match("aa")
     assert capsys.readouterr().out == ""
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        r"(?P<user>[\w.+-]+)@(?P<host>[\w-]+(\.[\w-]+)+)", "a" * 90_000, "|".join(f"word{at}" for at in range(9_000)),
+        "[\u4e00-\u9fff\u3400-\u4dbf\U00020000-\U0002a6df]+", r"(?:[a-z0-9]{1,63}\.){1,8}" * 20, b"[\x00-\xff]" * 20,
+    ],
+    ids=len,
+)  # fmt: skip
+def test_an_ordinary_pattern_is_kept(codec: TypedCodec, pattern: str | bytes) -> None:
+    assert codec.decode(codec.encode(re.compile(pattern))) == re.compile(pattern)
+
+
+def test_a_pattern_that_could_not_be_loaded_is_refused(codec: TypedCodec) -> None:
+    with pytest.raises(SerializationError, match="takes as long to compile"):
+        codec.encode({"a": re.compile("[\0-\uffff]" * 100)})
 
 
 @pytest.mark.parametrize("name", ["run", "make", "helper", "__class__", "__dict__", "__call__", "__deepcopy__"])

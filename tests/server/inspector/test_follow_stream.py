@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import ExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import httpx
 import pytest
@@ -16,12 +17,13 @@ from locus.core.state import AgentState
 from locus.looking.histories import NEWEST, Following
 from locus.memory.backends import MemoryCheckpointer, sqlite_checkpointer
 from locus.memory.checkpointer import Checkpointer
-from locus.server import Limits
+from locus.server import Limits, Token, create_app
 from locus.server.authorized_store import AuthorizedStore
 from locus.server.inspector.pages import Pages, follow
 from locus.server.inspector.rendering import Rendering
 from locus.wire.problems import Problem
 from tests.server.inspector.serving import Served, inspecting
+from tests.server.running import ACME, WRITER, threaded
 
 THREAD = "watched/1"
 
@@ -191,3 +193,38 @@ async def test_following_says_what_it_left_out_and_what_is_gone() -> None:
         await handle.delete(THREAD)
         assert await following.look() == []
         assert following.shortened
+
+
+async def test_a_stream_ends_with_the_token_of_its_session(tmp_path: Path) -> None:
+    async with sqlite_checkpointer(tmp_path / "watched.db", durability="normal") as handle:
+        await save(handle, 2)
+        with sqlite_app(tmp_path / "watched.db") as (app, port), ExitStack() as opened:
+            client = opened.enter_context(httpx.Client(base_url=f"http://127.0.0.1:{port}/ui", timeout=60))
+            client.headers["Sec-Fetch-Site"] = "same-origin"
+            assert client.post("/login", data={"token": WRITER}).status_code == 303
+            lines = opened.enter_context(client.stream("GET", f"/t/{quote(THREAD, safe='')}/follow")).iter_lines()
+            assert next(lines).startswith("retry:")
+            await save(handle)
+            while "event: checkpoint" not in next(lines):
+                pass
+            app.use_tokens([Token(ACME, prefix="acme/")])
+            await save(handle)
+            rest = list(lines)
+            assert not any("event: checkpoint" in line for line in rest), rest
+            assert client.get("/threads").status_code == 401
+
+
+@contextmanager
+def sqlite_app(path: Path) -> Iterator[tuple[Any, int]]:
+    app = create_app(sqlite_checkpointer(path), [Token(WRITER), Token(ACME, prefix="acme/")], inspector=True)
+    with threaded(app) as port:
+        yield app, port
+
+
+async def test_a_stream_ends_when_its_reader_logs_out(tmp_path: Path) -> None:
+    async with watched(tmp_path) as (served, handle, client):
+        with stream(client, served) as lines:
+            assert next(lines).startswith("retry:")
+            served.sessions.end([*client.cookies.values()])
+            await save(handle)
+            assert not any("event: checkpoint" in line for line in lines)

@@ -31,7 +31,10 @@ Kind = tuple[str, Iterable[type], WriteValue, ReadValue]
 _FACTORIES: Mapping[str, type] = {kind.__name__: kind for kind in (bool, dict, float, int, list, set, str, tuple)}
 MOST_EXPONENT = 6_144
 """That of the largest standard type (decimal128). A few digits can name a number that takes minutes to write out."""
-LONGEST_PATTERN = 100_000
+MOST_EFFORT = 100_000
+"""Of a regular expression, in characters of plain text: so many are compiled in about a quarter of a second."""
+_STEPS, _SETS = re.compile(r"[*+?{(]"), re.compile(r"\[[^\[]*")
+_FAR = re.compile(r"-(?:[^\x00-\xff]|\\[uUN])")
 _ZONE_KEY = re.compile(r"[\w+-]{1,50}(/[\w+-]{1,50}){0,3}", re.ASCII)
 _DTYPE = re.compile(r"[<>|=][biufcSUMm]\d{1,9}(\[\w{1,20}\])?", re.ASCII)
 _ADDRESSES = (
@@ -152,17 +155,31 @@ def _read_zone(key: str) -> ZoneInfo:
 
 
 def _write_pattern(value: re.Pattern[Any]) -> dict[str, Any]:
-    if len(value.pattern) > LONGEST_PATTERN:
-        raise RefusedError(f"is a regular expression of more than {LONGEST_PATTERN} characters, which cannot be kept")
+    if _effort(value.pattern) > MOST_EFFORT:
+        raise RefusedError(
+            f"is a regular expression that takes as long to compile as {MOST_EFFORT:,} characters, and cannot be kept: "
+            "keep its text, or take it apart"
+        )
     if isinstance(value.pattern, bytes):
         return {"bytes": bytes_text(value.pattern), "flags": value.flags}
     return {"value": value.pattern, "flags": value.flags}
 
 
+def _effort(pattern: str | bytes) -> int:
+    """About how long a pattern takes to be compiled.
+
+    The most expensive part is a set with a range of many characters: five characters take as long as a thousand.
+    """
+    text = pattern if isinstance(pattern, str) else pattern.decode("latin-1")
+    sets = _SETS.findall(text)
+    far = sum(1 for part in sets if _FAR.search(part))
+    return len(text) + 10 * len(_STEPS.findall(text)) + 150 * len(sets) + 1_600 * far
+
+
 def _read_pattern(stored: Mapping[str, Any]) -> re.Pattern[Any]:
     pattern = text_bytes(stored["bytes"]) if "bytes" in stored else text_of(stored["value"])
-    if len(pattern) > LONGEST_PATTERN:
-        raise ValueError("the pattern is too long")
+    if _effort(pattern) > MOST_EFFORT:
+        raise ValueError("the pattern takes too long to compile")
     return re.compile(pattern, _whole(stored["flags"]) & ~re.DEBUG)  # which would print
 
 

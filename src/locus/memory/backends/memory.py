@@ -15,17 +15,29 @@ from uuid import uuid4
 from locus.errors import BackendUnavailableError, CheckpointError, ConfigurationError
 from locus.hints import check_options
 from locus.memory.checkpointer import Checkpointer
-from locus.memory.engine import PAGE, Copies, Engine, Expires, Exports, FindsMetadata, KeepsWrites, Searches
+from locus.memory.engine import (
+    PAGE,
+    Copies,
+    Engine,
+    Expires,
+    Exports,
+    FindsMetadata,
+    KeepsWrites,
+    Searches,
+    contents_of,
+)
 from locus.memory.model.arguments import CACHE_MB
 from locus.memory.model.commit_rules import decide
 from locus.memory.model.ids import Pattern
 from locus.memory.model.matching import best_hits, has_value, newest, newest_threads, table_hits
 from locus.memory.model.parts import Part
 from locus.memory.model.records import (
+    DEFAULT_NAMESPACE,
     Ancestor,
     AncestorQuery,
     Base,
     Commit,
+    Contents,
     Entry,
     Exported,
     Hit,
@@ -146,6 +158,14 @@ class MemoryEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies
     async def recent(self, limit: int, prefix: str = "") -> list[Entry]:
         with self._lock:
             return newest((row.entry for table in self._live(prefix) for row in table.rows.values()), limit)
+
+    async def newest(self, prefix: str, after: str, limit: int) -> Contents:
+        pattern = Pattern(within=prefix, after=after)
+        with self._lock:
+            tables = {table.thread_id: table for table in self._live(prefix) if pattern.matches(table.thread_id)}
+            ids = nsmallest(limit, tables)
+            rows = [(tables[name], tables[name].row(DEFAULT_NAMESPACE, None)) for name in ids]
+            return contents_of(ids, [table.stored(row) if row else None for table, row in rows], limit)
 
     async def newest_threads(self, limit: int, before: str | None = None, prefix: str = "") -> NewestThreads:
         with self._lock:

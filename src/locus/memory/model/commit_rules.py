@@ -21,7 +21,8 @@ class View(Protocol):
 
     def latest(self, namespace: str) -> Known | None: ...
 
-    def has_run(self, branch: str, number: int) -> bool: ...
+    def has_run(self, branch: str, number: int) -> bool:
+        """Whether a branch has the run of this number, or a later one."""
 
 
 def decide(commit: Commit, view: View) -> Outcome:
@@ -41,7 +42,7 @@ def decide(commit: Commit, view: View) -> Outcome:
         base = view.find(commit.namespace, commit.base.checkpoint_id)
         if base is None or base.rev != commit.base.rev:
             return Outcome(Verdict.STALE_BASE)
-    if any(view.has_run(run.branch, run.number) for run in continued_runs(commit)):
+    if any(view.has_run(run.branch, run.number) for run in contested_runs(commit)):
         return Outcome(Verdict.BRANCH_TAKEN)
     parent_id, known = _parent(commit, view, base, latest, same)
     if not known:
@@ -49,15 +50,17 @@ def decide(commit: Commit, view: View) -> Outcome:
     return Outcome(Verdict.COMMITTED, view.last_seq + 1, parent_id, replaced=same)
 
 
-def continued_runs(commit: Commit) -> list[Run]:
-    """The first run that a commit adds to each branch that it continues.
+def contested_runs(commit: Commit) -> list[Run]:
+    """The first run that a commit adds to each branch that may have it already.
 
-    Its other runs follow one of these, or are on a branch of its own, which it opens with the number 0.
+    A branch that it continues may have been continued by another. One that it opens has a name that nobody else has,
+    unless the commit is sent again, or by somebody who uses a rev twice: then its runs would take the place of others.
+    An id that was made for this commit is its rev, which nobody can have used. All further runs follow one of these.
     """
     first: dict[str, Run] = {}
     for run in commit.runs:
         first.setdefault(run.branch, run)
-    return [run for run in first.values() if run.number > 0]
+    return [run for run in first.values() if run.number > 0 or not commit.fresh_id]
 
 
 def _parent(

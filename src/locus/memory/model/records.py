@@ -223,6 +223,12 @@ class Stored:
     since: Base | None = None
     """The checkpoint whose runs were left out, because the reader has them; None if nothing was left out for that."""
 
+    @property
+    def characters(self) -> int:
+        """The length of all of its texts."""
+        runs = sum(len(run.items) for some in self.runs.values() for run in some)
+        return len(self.head) + len(self.manifest) + runs
+
 
 @dataclass(frozen=True, slots=True)
 class Contents:

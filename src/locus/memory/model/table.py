@@ -16,6 +16,7 @@ from operator import attrgetter, call, setitem
 from typing import Any
 
 from locus.memory.model.codec import encode
+from locus.memory.model.commit_rules import decide
 from locus.memory.model.manifest import newest_runs, wanted
 from locus.memory.model.parts import Part, needed
 from locus.memory.model.records import (
@@ -96,6 +97,13 @@ class ThreadTable:
         end = len(seqs) if before_seq is None else bisect_left(seqs, before_seq)
         for index in range(end - 1, -1, -1):
             yield self.rows[seqs[index]].entry
+
+    def commit(self, commit: Commit) -> Outcome:
+        """Decide on a commit, and carry it out if it is accepted."""
+        outcome = decide(commit, self)
+        if outcome.is_written:
+            self.add(commit, outcome)
+        return outcome
 
     def add(self, commit: Commit, outcome: Outcome) -> Row:
         row = Row(commit.entry(outcome), commit.head, commit.manifest)

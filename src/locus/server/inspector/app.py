@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Collection
 from contextlib import AbstractAsyncContextManager
+from functools import partial
 from importlib.resources import files
 from typing import Any, Final
 
@@ -17,7 +18,7 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route, Router
 from starlette.types import Scope
 
-from locus.server.auth import GRANT_KEY, Grant, Guard
+from locus.server.auth import GRANT_KEY, GRANT_NOW_KEY, Grant, Guard
 from locus.server.authorized_store import AuthorizedStore
 from locus.server.bodies import read_form
 from locus.server.inspector import safety
@@ -108,6 +109,7 @@ class Inspector:
         if grant is None:
             raise Problem(401, UNAUTHENTICATED, "Nobody has logged in here, or that was too long ago.")
         scope[LOGIN_KEY] = self.sessions.takes_tokens
+        scope[GRANT_NOW_KEY] = partial(self.sessions.grant, _cookies(scope))
         return grant
 
     def problem_page(self, request: Request, problem: Problem) -> Response:

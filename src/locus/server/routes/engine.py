@@ -174,11 +174,7 @@ class EngineRoutes(Routes):
             stored = existing(await store.read_since(*where, Base(*query.held)))
         else:
             stored = existing(await store.read(*where))
-        size = (
-            len(stored.head)
-            + len(stored.manifest)
-            + sum(len(run.items) for runs in stored.runs.values() for run in runs)
-        )
+        size = stored.characters
         share_of(request).take(3 * size)
         return await text_response(request, await made(request, size, partial(stored_text, stored), times=0))
 

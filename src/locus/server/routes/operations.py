@@ -81,6 +81,7 @@ class About(Answer):
     before: bool
     progress: bool
     sizes: bool
+    contents: bool
     keeps_key_order: bool
     limits: ServerLimits
     encodings: list[str]

@@ -21,13 +21,14 @@ from locus.memory.model.records import NewestThreads as FoundThreads
 from locus.memory.model.retention import VacuumProgress, retention_since
 from locus.memory.titles import titles_of
 from locus.server import answers
-from locus.server.answers import Answer, Count, Entries
+from locus.server.answers import Answer, Contents, Count, Entries
 from locus.server.bodies import json_response, made, text_response
 from locus.server.lists import FIRST_PORTION, list_response, size_of, too_large
+from locus.server.memory_budget import share_of
 from locus.server.openapi import Routes, answer, operation
 from locus.server.requests import IN_QUERY, MOST, Body, Many, Moment, Name, Query, QueryFlag, Text, invalid
 from locus.server.vacuuming import expire, vacuum_portion
-from locus.wire.format import thread_data
+from locus.wire.format import contents_text, thread_data
 from locus.wire.problems import Problem
 
 PORTION_SECONDS = 5.0
@@ -41,6 +42,9 @@ LEAST_SECONDS = 1e-9
 """The time that is passed to a search whose time is up, so that it returns at once."""
 TITLES_AT_ONCE = 2
 """How many threads one request reads for their titles at the same time. Many requests may do so at once."""
+
+MOST_CONTENTS = 500
+"""How many threads one request reads whole. They should be small."""
 
 Limit = Annotated[int, Field(ge=0, le=UNLIMITED)]
 
@@ -57,6 +61,12 @@ class NewestThreads(Query):
     ] = None
     prefix: Name = ""
     titles: Annotated[QueryFlag, Field(description="Whether to read what a user said first")] = False
+
+
+class Newest(Query):
+    limit: Annotated[int, Field(ge=1, le=MOST_CONTENTS), IN_QUERY] = MOST_CONTENTS
+    prefix: Name = ""
+    after: Annotated[Name, Field(description="`next` of the answer before")] = ""
 
 
 class Find(Body):
@@ -182,6 +192,18 @@ class QueryRoutes(Routes):
             if page.next is None or len(page.entries) < wanted or len(entries) >= limit:
                 return FoundThreads(entries, page.next)
             before = page.next
+
+    @operation("GET", "/contents", "The newest checkpoints of small threads, by id", answer(Contents, "Contents"))
+    async def contents(self, request: Request, query: Newest) -> Response:
+        """Return the newest checkpoint of each thread as it is stored, in the order of the ids of the threads."""
+        prefix = self._authorized.prefix(request, query.prefix)
+        if prefix is None:
+            return await json_response(request, {"stored": [], "next": None, "damaged": 0})
+        async with self._store.using() as engine:
+            found = await self._authorized.query(engine.newest(prefix, query.after, query.limit))
+        size = sum(stored.characters for stored in found.stored)
+        share_of(request).take(3 * size)
+        return await text_response(request, await made(request, size, partial(contents_text, found), times=0))
 
     @operation("POST", "/find", "Checkpoints by metadata, newest first", answer(Entries, "Entries"))
     async def find(self, request: Request, body: Find) -> Response:

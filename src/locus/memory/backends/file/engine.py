@@ -127,7 +127,7 @@ class FileEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies, 
 
     @staticmethod
     def _add(folder: LogFolder, log: LogFile | None, commit: Commit, outcome: Outcome) -> None:
-        if log is None or outcome.replaced is not None or _comes_after_what_follows(commit, log):
+        if log is None or outcome.replaced is not None:
             table = log.table() if log else ThreadTable(commit.thread_id)
             table.add(commit, outcome)
             folder.write(table)
@@ -432,15 +432,3 @@ def _manifest(seal: Seal) -> str:
 
 def _newest_entries(log: LogFile, limit: int) -> list[Entry]:
     return [seal.entry(log.thread_id) for seal in islice(log.checkpoints(), limit)]
-
-
-def _comes_after_what_follows(commit: Commit, log: LogFile) -> bool:
-    """Tell whether a commit brings runs of a branch that others have continued since it was sent and removed before.
-
-    A log has the runs of a branch in their order, except for run 0 (see `Sought`). So such a log has to be written
-    anew.
-    """
-    if commit.fresh_id:
-        return False
-    opened = {run.branch for run in commit.runs if run.number == 0}
-    return any(log.has_run(run.branch, 1) for run in commit.runs if run.number == 1 and run.branch in opened)

@@ -382,11 +382,13 @@ class LogFile:
 
     @_finds_damage
     def has_run(self, branch: str, number: int) -> bool:
-        """Tell whether a branch has this run, above 0, or a later one, because somebody has continued it.
+        """Tell whether a branch has this run, or a later one, because somebody has opened or continued it.
 
         From the end, the first run of a branch that is seen is the newest one, unless it is run 0 (see `Sought`).
         """
         for runs in self._indexed_runs():
+            if number == 0 and branch in runs:
+                return True
             if runs.get(branch, 0) > 0 or (branch in runs and self._only_grew()):
                 return runs[branch] >= number
         return False

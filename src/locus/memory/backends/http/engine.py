@@ -50,6 +50,7 @@ from locus.memory.model.records import (
     Base,
     CheckpointKey,
     Commit,
+    Contents,
     Entry,
     Exported,
     Finding,
@@ -69,6 +70,7 @@ from locus.wire.format import (
     SPACES,
     commit_text,
     conditions,
+    contents_from,
     diff_from,
     entry_from,
     exported_from,
@@ -85,6 +87,9 @@ from locus.wire.format import (
 
 T = TypeVar("T")
 _Parameters = dict[str, str | int]
+
+CONTENTS_PAGE = 500
+"""The number of small threads that one request reads."""
 
 PAGE = 1_000
 """The number of entries of a long history that one request fetches."""
@@ -321,6 +326,13 @@ class HTTPEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies, 
                 if limit <= 1 or not is_too_large(error):
                     raise
                 limit = max(1, limit // 8)  # a page may be shorter than what was asked for
+
+    async def newest(self, prefix: str, after: str, limit: int) -> Contents:
+        server = await self._connected()
+        if isinstance(server, PlainServer) or "contents" not in server.features:
+            return await super().newest(prefix, after, limit)
+        query = server.within(prefix) | ({"after": after} if after else {})
+        return await server.ask(contents_from, "GET", "/contents", query | {"limit": min(limit, CONTENTS_PAGE)})
 
     async def find(self, key: str, value: str, limit: int, prefix: str = "") -> list[Entry]:
         server = await self._locus_server_with("metadata_query")

@@ -29,6 +29,7 @@ from locus.memory.backends.mysql.config import MySQLConfig
 from locus.memory.backends.sql.engine import Connection, Trouble, close_without_loop
 from locus.memory.backends.sql.flavour import Row
 from locus.memory.backends.sql.hosts import Hosts, NoHostError
+from locus.memory.engine import NotAllowedError
 
 aiomysql = require("aiomysql", "mysql")
 
@@ -340,6 +341,7 @@ _LOST = {
     1040, 1053, 1080, 1152, 1158, 1159, 1160, 1161, 1203, 1317, 1927, 2002, 2003, 2006, CONNECTION_LOST, 2055, 3169,
     4031,
 }  # fmt: skip
+_NOT_GRANTED = {1044, 1142, 1143, 1227}
 _HINTS = {
     1044: "the user may not use this database",
     1045: "it does not let this user in: check user and password",
@@ -433,7 +435,8 @@ def translated(error: BaseException, where: str) -> CheckpointError:
     if code in _CORRUPT:
         return CorruptCheckpointError(f"the tables at {where} are damaged, or not what they were: {error}")
     if code in _HINTS:
-        return BackendUnavailableError(f"MySQL at {where} cannot be used, because {_HINTS[code]} ({error})")
+        kind = NotAllowedError if code in _NOT_GRANTED else BackendUnavailableError
+        return kind(f"MySQL at {where} cannot be used, because {_HINTS[code]} ({error})")
     if code in _LOST:
         return BackendUnavailableError(f"MySQL at {where} cannot be reached, or ended the connection: {error}")
     return BackendUnavailableError(f"MySQL at {where} failed: {error}")

@@ -27,7 +27,7 @@ from locus.memory.backends.sql.flavour import Row, Steps, marks, portions
 from locus.memory.backends.sql.schema import KNOWN, of
 from locus.memory.backends.sql.search import metadata_key
 from locus.memory.model.codec import canonical, decode, encode_trusted
-from locus.memory.model.commit_rules import continued_runs
+from locus.memory.model.commit_rules import contested_runs
 from locus.memory.model.records import ANY, Base, Commit, Entry, Known, Outcome, RunInfo, Verdict
 from locus.memory.model.retention import Removal
 
@@ -126,7 +126,7 @@ def reliance(sql: MySQLFlavour, commit: Commit, last_seen: LastSeenThread) -> li
     base = commit.base
     if base is None or not commit.fresh_id or commit.if_latest is not ANY or commit.parent_id != base.checkpoint_id:
         return None
-    runs = continued_runs(commit)
+    runs = contested_runs(commit)
     if any(last_seen.newest_runs.get(run.branch, -1) >= run.number for run in runs):
         return None  # it will be refused
     free = f"NOT EXISTS (SELECT 1 FROM {sql.runs} r WHERE r.thread = ? AND r.branch = ? AND r.number >= ?)"
@@ -221,7 +221,7 @@ def questions_in_lock(sql: MySQLFlavour, commit: Commit) -> list[Statement]:
                 " WHERE t.thread_id = ? AND r.branch = ? AND r.number >= ? LIMIT 1",
                 (run.number, commit.thread_id, run.branch, run.number),
             )
-            for run in continued_runs(commit)
+            for run in contested_runs(commit)
         ),
     ]
 

@@ -25,7 +25,7 @@ from typing import Any
 from locus.memory.backends.mysql.client import Expression, Result, Statement
 from locus.memory.backends.mysql.commit import BEGIN, COMMIT, looked, metadata_keys, questions_in_lock
 from locus.memory.backends.mysql.schema import MySQLFlavour
-from locus.memory.backends.sql.commit import OF_TASK, LastSeenThread, branches_sent_before, can_be_first
+from locus.memory.backends.sql.commit import OF_TASK, LastSeenThread, can_be_first
 from locus.memory.backends.sql.flavour import Row, marks
 from locus.memory.model.commit_rules import decide
 from locus.memory.model.records import Commit, Outcome, TaskWrites, Verdict
@@ -157,10 +157,7 @@ class Group:
         unless_there: list[Row] = []
         for save, outcome in self._written:
             commit = save.commit
-            sent_before = branches_sent_before(commit)
-            for run in commit.runs:
-                row = sql.new_run(save.key, run, outcome.seq)
-                (unless_there if run.branch in sent_before else rows).append(row)
+            rows += [sql.new_run(save.key, run, outcome.seq) for run in commit.runs]
             unless_there += [sql.new_run(save.key, run, outcome.seq) for run in commit.values]
         careful = sql.insert_unless_there(sql.runs, sql.run_columns, sql.run_marks)
         return [*_rows(sql.insert_run, rows), *_rows(careful, unless_there)]

@@ -5,7 +5,7 @@ Saves of several threads may share a request: see `commit_group`.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from locus.errors import CorruptCheckpointError
@@ -301,6 +301,8 @@ class CommitView:
         It surely is not if the base is the latest of its namespace (namespaces never share branches), and had the
         newest run when it was saved.
         """
+        if number == 0:
+            return self._is_opened(branch)
         if self._base_name is None:
             return True
         base = self.bases[self._base_name]
@@ -312,24 +314,27 @@ class CommitView:
         # Others had continued what the base brought itself. They may be gone.
         return location.place != base.place or self._newest_run(branch) >= number
 
-    def continued(self, commit: Commit) -> set[str]:
-        """The branches that begin with this commit, and have another run already.
+    def _is_opened(self, branch: str) -> bool:
+        """Tell whether a checkpoint names a branch that a commit opens.
 
-        The commit was sent before, its checkpoint was removed, and others had continued its lists.
+        If nothing was removed, only those at hand are looked at: a commit that is sent again is known by its id then.
+        A checkpoint names the records that hold its runs, so another's branch of the same name changes none of it.
         """
-        begun = {run.branch for run in commit.runs if run.number == 0}
+        if any(name == branch for base in self.bases.values() for name, _ in base.locations):
+            return True
         nothing_was_removed = self._state.live == self._state.last_seq
-        if not begun or commit.fresh_id or nothing_was_removed:
-            return set()
-        newest = {run.branch: run.number for run in commit.runs}
-        return {branch for branch in begun if self._newest_run(branch) > newest[branch]}
+        return not nothing_was_removed and branch in self._named_runs()
 
     def _newest_run(self, branch: str) -> int:
-        """The number of the newest run of a branch that a checkpoint names; 0 if there is none. Reads them all."""
+        """The number of the newest run of a branch that a checkpoint names; 0 if there is none."""
+        return self._named_runs().get(branch, 0)
+
+    def _named_runs(self) -> Mapping[str, int]:
+        """The newest run that checkpoints name of each branch. Reads them all."""
         if self._newest_runs is None:
             checkpoints = self._log.visible_checkpoints(self._log.all_records())
             self._newest_runs = newest_runs(record.manifest for record in checkpoints)
-        return self._newest_runs.get(branch, 0)
+        return self._newest_runs
 
 
 def _record(log: Log, commit: Commit, outcome: Outcome, state: ThreadState, view: CommitView) -> Record | None:
@@ -340,7 +345,7 @@ def _record(log: Log, commit: Commit, outcome: Outcome, state: ThreadState, view
     if runs is None:
         return None
     base_is_latest = base is not None and state.latest_places.get(commit.namespace) == base.place
-    locations = _run_locations(commit, place, runs, base, base_is_latest, view.continued(commit))
+    locations = _run_locations(commit, place, runs, base, base_is_latest)
     if locations is None:
         return None
     created = to_micros(commit.created_at)
@@ -411,14 +416,13 @@ def _run_locations(
     runs: dict[RunKey, StoredRun],
     base: KnownBase | None,
     base_is_latest: bool,
-    continued: Collection[str],
 ) -> list[RunLocation] | None:
     """Locate the runs that the manifest names. None if neither the commit nor its base has one of them."""
     highest = dict(sorted(runs))
     locations: list[RunLocation] = []
     for branch, number in run_keys(commit.extents or wanted(commit.manifest)):
         if (branch, number) in runs:
-            locations.append(RunLocation(place, highest[branch] == number and branch not in continued))
+            locations.append(RunLocation(place, highest[branch] == number))
             continue
         location = None if base is None else base.locations.get((branch, number))
         if location is None:

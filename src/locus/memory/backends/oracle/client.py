@@ -28,6 +28,7 @@ from locus.memory.backends.oracle.config import OracleConfig
 from locus.memory.backends.oracle.schema import JSONText, oracle_sql
 from locus.memory.backends.sql.engine import Connection, Trouble, close_without_loop
 from locus.memory.backends.sql.flavour import Row
+from locus.memory.engine import NotAllowedError
 
 oracledb: Any = require("oracledb", "oracle")
 
@@ -460,7 +461,8 @@ def translated(error: BaseException, where: str, secrets: Sequence[str]) -> Chec
     if not _CORRUPT.isdisjoint(codes):
         return CorruptCheckpointError(f"the tables at {where} are damaged, or not what they were: {text}")
     if hint:
-        return BackendUnavailableError(f"Oracle Database at {where} cannot be used, because {hint} ({text})")
+        kind = NotAllowedError if NO_PRIVILEGE in codes else BackendUnavailableError
+        return kind(f"Oracle Database at {where} cannot be used, because {hint} ({text})")
     if trouble_of(error) is Trouble.LOST:
         return BackendUnavailableError(
             f"Oracle Database at {where} cannot be reached, or ended the connection: {text or type(error).__name__}"

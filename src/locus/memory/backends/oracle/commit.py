@@ -26,7 +26,6 @@ from locus.memory.backends.sql.commit import (
     LastSeenThread,
     SQLThread,
     SQLThreads,
-    branches_sent_before,
 )
 from locus.memory.backends.sql.flavour import Row, Steps, marks, portions, run_steps_async
 from locus.memory.backends.sql.schema import WRITE_COLUMNS
@@ -57,8 +56,7 @@ class OracleThread(SQLThread):
         return self._entries
 
     def add(self, commit: Commit, outcome: Outcome) -> Steps[None]:
-        known = branches_sent_before(commit)
-        present = yield from self.present([*(run for run in commit.runs if run.branch in known), *commit.values])
+        present = yield from self.present(commit.values)
         for statement in self.run_statements(commit, outcome, present):
             yield statement
         if outcome.replaced is not None:

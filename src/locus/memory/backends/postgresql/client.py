@@ -36,6 +36,7 @@ from locus.memory.backends.postgresql.schema import numbered
 from locus.memory.backends.sql.engine import Connection, Trouble
 from locus.memory.backends.sql.flavour import Row
 from locus.memory.backends.sql.hosts import Hosts, NoHostError
+from locus.memory.engine import NotAllowedError
 from locus.memory.runtime.url import check_user
 
 DRIVER_ERRORS = (psycopg.Error, OSError)
@@ -357,8 +358,9 @@ class PostgreSQLConnection(Connection):
 
 
 READ_ONLY = "25006"
+NOT_GRANTED = "42501"
 _UNREACHABLE = ("08", "57P01", "57P02", "57P03", "57P05", "53300")
-_REFUSED = ("28", "3D", "42501")
+_REFUSED = ("28", "3D", NOT_GRANTED)
 _HINTS = {
     "53100": "its disk is full",
     "53200": "it is out of memory",
@@ -366,7 +368,7 @@ _HINTS = {
     READ_ONLY: "it is read-only: connect to the primary, with target_session_attrs=read-write among several hosts",
     "28": "it does not let this user in: check user, password and pg_hba.conf",
     "3D": "the database is not there: create it, or name another",
-    "42501": "the user may not do that: see the page on PostgreSQL for what has to be granted",
+    NOT_GRANTED: "the user may not do that: see the page on PostgreSQL for what has to be granted",
     "55P03": "another transaction holds a lock for too long",
     "57014": "a statement was cancelled, or took longer than the server's statement_timeout",
 }
@@ -435,7 +437,8 @@ def translated(error: BaseException, connector: Connector) -> CheckpointError:
         return SerializationError(f"PostgreSQL cannot hold a value: {text}")
     hint = next((hint for start, hint in _HINTS.items() if state.startswith(start)), "")
     if hint:
-        return BackendUnavailableError(f"PostgreSQL at {connector} cannot be used, because {hint} ({text})")
+        kind = NotAllowedError if state == NOT_GRANTED else BackendUnavailableError
+        return kind(f"PostgreSQL at {connector} cannot be used, because {hint} ({text})")
     if not state or state.startswith(_UNREACHABLE):
         return BackendUnavailableError(f"PostgreSQL at {connector} cannot be reached, or ended the connection: {text}")
     return BackendUnavailableError(f"PostgreSQL at {connector} failed ({state}): {text}")

@@ -22,7 +22,7 @@ from locus.memory.backends.sql.commit import SQLThread, SQLThreads, can_be_first
 from locus.memory.backends.sql.flavour import Steps, portions
 from locus.memory.backends.sql.schema import CHECKPOINT_COLUMNS, RUN_COLUMNS, RUN_INFO, NewCheckpoint, of
 from locus.memory.model.codec import to_native
-from locus.memory.model.commit_rules import continued_runs
+from locus.memory.model.commit_rules import contested_runs
 from locus.memory.model.records import (
     ANY,
     Commit,
@@ -58,8 +58,8 @@ class StatementKey(NamedTuple):
     if_latest: str | None | Unset
     parent: str | None | Unset
     parent_looked_up: bool
-    continues: tuple[bool, ...] | None
-    """For each run, whether it continues a branch; None if there are too many of them."""
+    contested: tuple[bool, ...] | None
+    """For each run, whether its branch may have it already; None if there are too many of them."""
     values: int
 
 
@@ -98,8 +98,8 @@ def _values(sql: PostgreSQLFlavour, commit: Commit) -> dict[Name, Any]:
     if len(commit.runs) > MOST_ROWS:
         rows = [_run_values(sql, run) for run in commit.runs]
         values |= {name: [row[name] for row in rows] for name in _RUN_TYPES}
-        values["continued_branch"] = [run.branch for run in continued_runs(commit)]
-        values["continued_number"] = [run.number for run in continued_runs(commit)]
+        values["contested_branch"] = [run.branch for run in contested_runs(commit)]
+        values["contested_number"] = [run.number for run in contested_runs(commit)]
     else:
         for at, run in enumerate(commit.runs):
             for name, value in _run_values(sql, run).items():
@@ -173,9 +173,16 @@ def _statement_key(commit: Commit) -> StatementKey:
         if_latest="" if isinstance(commit.if_latest, str) else commit.if_latest,
         parent=("" if parent != commit.checkpoint_id else None) if named else parent,
         parent_looked_up=named and not commit.parent_as_named and (base is None or parent != base.checkpoint_id),
-        continues=None if len(commit.runs) > MOST_ROWS else tuple([run.number > 0 for run in commit.runs]),
+        contested=None if len(commit.runs) > MOST_ROWS else _contested(commit),
         values=len(commit.values),
     )
+
+
+def _contested(commit: Commit) -> tuple[bool, ...]:
+    if commit.fresh_id and len(commit.runs) == 1:
+        return (commit.runs[0].number > 0,)
+    contested = contested_runs(commit)
+    return tuple([run in contested for run in commit.runs])
 
 
 @lru_cache(maxsize=64)
@@ -249,11 +256,11 @@ class _Builder:
             yield self._exists("base_id", rev="base_rev")
         if key.parent_looked_up:
             yield self._exists("parent_id")
-        if key.continues is None:
+        if key.contested is None:
             yield self._are_next()
             return
-        for at, continues in enumerate(key.continues):
-            if continues:
+        for at, contested in enumerate(key.contested):
+            if contested:
                 yield self._is_next(at)
 
     def _is_next(self, at: int) -> str:
@@ -265,8 +272,8 @@ class _Builder:
         )
 
     def _are_next(self) -> str:
-        branches = self._value("continued_branch", "text[]")
-        numbers = self._value("continued_number", "integer[]")
+        branches = self._value("contested_branch", "text[]")
+        numbers = self._value("contested_number", "integer[]")
         return (
             f"NOT EXISTS (SELECT 1 FROM unnest({branches}, {numbers}) AS n (branch, number), {self._sql.runs} r"
             " WHERE r.thread = s.id AND r.branch = n.branch AND r.number >= n.number OFFSET 0)"
@@ -288,9 +295,9 @@ class _Builder:
 
     def _statement(self, parts: list[str], parent: str) -> Statement:
         sql, key = self._sql, self._statement_key
-        if key.continues != ():
-            rows = self._arrays() if key.continues is None else self._rows("runs", len(key.continues))
-            parts.append(f"runs AS ({self._insert(rows)}{self._unless_there()})")
+        if key.contested != ():
+            rows = self._arrays() if key.contested is None else self._rows("runs", len(key.contested))
+            parts.append(f"runs AS ({self._insert(rows)})")
         if key.values:
             parts.append(f"large AS ({self._insert(self._rows('values', key.values))} ON CONFLICT DO NOTHING)")
         columns = NewCheckpoint(
@@ -310,13 +317,6 @@ class _Builder:
             f" SELECT {', '.join(columns)} FROM moved m RETURNING seq, parent_id, thread"
         )
         return Statement(text, tuple(self._names), sql)
-
-    def _unless_there(self) -> str:
-        """The end of an INSERT of runs that may be stored already (see `branches_sent_before`).
-
-        A run that continues a branch is not stored, or else nothing would be written.
-        """
-        return "" if self._statement_key.fresh_id else " ON CONFLICT DO NOTHING"
 
     def _insert(self, rows: str) -> str:
         return (

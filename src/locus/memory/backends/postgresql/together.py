@@ -31,7 +31,7 @@ from locus.memory.backends.sql.schema import (
     NewCheckpoint,
     of,
 )
-from locus.memory.model.commit_rules import continued_runs
+from locus.memory.model.commit_rules import contested_runs
 from locus.memory.model.records import ANY, Commit, Outcome, Run, TaskWrites, Verdict, Write
 
 PATIENCE = "50ms"
@@ -72,9 +72,9 @@ _RUN: Columns = {
     "count": "integer",
     "items": "jsonb",
     "items_before": "text",
-    "continues": "boolean",
+    "contested": "boolean",
 }
-"""A run of a member. `continues`: it is the first that the member adds to an existing branch."""
+"""A run of a member. `contested`: its branch may have it already."""
 
 _LONG = frozenset({"head", "manifest", "items", "value"})
 """The columns that hold nearly all of the text. They are sent in binary, where nothing has to be escaped."""
@@ -104,7 +104,7 @@ class GroupStatementKey(NamedTuple):
     creates: bool
     """True if members may create their threads."""
     unless_there: bool
-    """True if runs that members bring may be stored already; see `commit.branches_sent_before`."""
+    """True if large values that members bring may be stored already."""
 
 
 def steps(
@@ -135,7 +135,7 @@ def _commit(sql: PostgreSQLFlavour, commits: Sequence[Commit], creating: bool) -
     firsts = [creating and can_be_first(commit) for commit in commits]
     key = GroupStatementKey(
         creates=any(firsts),
-        unless_there=any(not commit.fresh_id or commit.values for commit in commits),
+        unless_there=any(commit.values for commit in commits),
     )
     members = [_member_row(sql, commit, first) for commit, first in zip(commits, firsts, strict=True)]
     patience = [PATIENCE] if key.creates else []
@@ -170,14 +170,14 @@ def _member_row(sql: PostgreSQLFlavour, commit: Commit, first: bool) -> tuple[Ce
 
 
 def _run_rows(sql: PostgreSQLFlavour, member: int, commit: Commit) -> Iterable[tuple[Cell, ...]]:
-    continued = {run[:2] for run in continued_runs(commit)}
+    contested = {run[:2] for run in contested_runs(commit)}
     for run in commit.runs:
-        yield _run_row(sql, member, run, run[:2] in continued)
+        yield _run_row(sql, member, run, run[:2] in contested)
     for run in commit.values:
         yield _run_row(sql, member, run, False)
 
 
-def _run_row(sql: PostgreSQLFlavour, member: int, run: Run, continues: bool) -> tuple[Cell, ...]:
+def _run_row(sql: PostgreSQLFlavour, member: int, run: Run, contested: bool) -> tuple[Cell, ...]:
     return (
         str(member),
         run.branch,
@@ -186,7 +186,7 @@ def _run_row(sql: PostgreSQLFlavour, member: int, run: Run, continues: bool) -> 
         str(run.length),
         sql.json(run.items),
         run.before,
-        _truth(continues),
+        _truth(contested),
     )
 
 
@@ -221,7 +221,7 @@ def _statement(sql: PostgreSQLFlavour, key: GroupStatementKey) -> str:
         f" AND (m.free_id IS NULL OR NOT {found('same', 'm.free_id')})"
         f" AND (m.base_id IS NULL OR {found('base', 'm.base_id', ' AND base.rev = m.base_rev')})"
         f" AND (m.found_id IS NULL OR {found('parent', 'm.found_id')})"
-        " AND NOT EXISTS (SELECT 1 FROM run n WHERE n.member = s.number AND n.continues"
+        " AND NOT EXISTS (SELECT 1 FROM run n WHERE n.member = s.number AND n.contested"
         f" AND EXISTS (SELECT 1 FROM {sql.runs} r WHERE r.thread = s.id AND r.branch = n.branch"
         " AND r.number >= n.number OFFSET 0) OFFSET 0))",
         "locked AS MATERIALIZED (SELECT s.number, s.id, s.expires_at, s.parent_id FROM sound s,"

@@ -22,7 +22,7 @@ from locus.errors import CorruptCheckpointError
 from locus.memory.backends.sql.flavour import Flavour, Row, Steps, marks, portions
 from locus.memory.backends.sql.read import write_list
 from locus.memory.backends.sql.schema import KNOWN, RUN_INFO, CheckpointRow, of, without_thread
-from locus.memory.model.commit_rules import continued_runs, decide
+from locus.memory.model.commit_rules import contested_runs, decide
 from locus.memory.model.manifest import wanted
 from locus.memory.model.records import (
     ANY,
@@ -113,7 +113,7 @@ class SQLThread:
         if commit.if_latest is not ANY or (commit.parent_id is not None and commit.parent_id not in view.by_id):
             rows = yield f"{select} AND {sql.in_order('namespace')} = ? ORDER BY seq DESC LIMIT 1", place
             view.newest = self._known(rows[0]) if rows else None
-        for run in continued_runs(commit):
+        for run in contested_runs(commit):
             rows = yield (
                 f"SELECT 1 FROM {sql.runs} WHERE thread = ? AND branch = ? AND number >= ? LIMIT 1",
                 (self.key, run.branch, run.number),
@@ -131,10 +131,10 @@ class SQLThread:
 
     def add(self, commit: Commit, outcome: Outcome) -> Steps[None]:
         """Write a commit that `decide` has accepted."""
-        sql, known = self.sql, branches_sent_before(commit)
+        sql = self.sql
         unless_there = sql.insert_unless_there(sql.runs, sql.run_columns, sql.run_marks)
         for run in commit.runs:
-            yield unless_there if run.branch in known else sql.insert_run, self._run_values(run, outcome.seq)
+            yield sql.insert_run, self._run_values(run, outcome.seq)
         for run in commit.values:
             yield unless_there, self._run_values(run, outcome.seq)
         if outcome.replaced is not None:
@@ -522,15 +522,6 @@ class SQLThreads:
             yield self.sql.put_write(), (*place, *self.sql.new_write(write))
 
 
-def branches_sent_before(commit: Commit) -> set[str]:
-    """The branches whose runs may be stored, although `decide` has not found them taken.
-
-    If a commit is sent again after its checkpoint was removed, other checkpoints may still use the branches that it
-    opened.
-    """
-    return set() if commit.fresh_id else {run.branch for run in commit.runs if run.number == 0}
-
-
 MOST_SEEN_THREADS = 10_000
 MOST_BRANCHES = 100
 
@@ -559,7 +550,10 @@ class LastSeenThread:
             and commit.base == base
             and commit.parent_id in (ANY, base.checkpoint_id)
             and commit.if_latest in (ANY, base.checkpoint_id)
-            and all(run.number == 0 or self.newest_runs.get(run.branch) == run.number - 1 for run in commit.runs)
+            and all(
+                (run.number == 0 and commit.fresh_id) or self.newest_runs.get(run.branch) == run.number - 1
+                for run in commit.runs
+            )
         )
 
 

@@ -58,6 +58,7 @@ from locus.memory.model.records import (
     AncestorQuery,
     Base,
     Commit,
+    Contents,
     Entry,
     Exported,
     Finding,
@@ -157,6 +158,9 @@ class SQLEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies, E
 
     async def newest_threads(self, limit: int, before: str | None = None, prefix: str = "") -> NewestThreads:
         return await self._read(partial(sql_read.newest_threads, self.sql, limit, before, prefix))
+
+    async def newest(self, prefix: str, after: str, limit: int) -> Contents:
+        return await self._read(partial(sql_read.newest, self.sql, prefix, after, limit, at_once=self.reads_at_once))
 
     async def threads(self, pattern: Pattern, limit: int | None) -> list[str]:
         return await self._read(partial(sql_read.threads, self.sql, pattern, limit))

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from locus.errors import CorruptCheckpointError
 from locus.memory.backends.sql.flavour import Flavour, Row, Steps, marks, portions
 from locus.memory.backends.sql.schema import CheckpointRow
-from locus.memory.engine import LOOKED_AT
+from locus.memory.engine import LOOKED_AT, contents_of, has_room
 from locus.memory.model.arguments import UNLIMITED
 from locus.memory.model.cursors import cursor_of, numbers_in
 from locus.memory.model.ids import Pattern, prefix_end
@@ -18,9 +18,11 @@ from locus.memory.model.manifest import check_named, has_named, newest_runs, wan
 from locus.memory.model.matching import has_value
 from locus.memory.model.parts import Part, needed
 from locus.memory.model.records import (
+    DEFAULT_NAMESPACE,
     Ancestor,
     AncestorQuery,
     Base,
+    Contents,
     Entry,
     Exported,
     Extent,
@@ -514,6 +516,32 @@ def _entries_with_keys(sql: Flavour, rows: Sequence[Row]) -> list[tuple[Entry, i
 
 def threads(sql: Flavour, pattern: Pattern, limit: int | None) -> Steps[list[str]]:
     return [thread_id for thread_id, _ in (yield from counted(sql, pattern, limit, "1"))]
+
+
+def newest(sql: Flavour, prefix: str, after: str, limit: int, *, at_once: bool) -> Steps[Contents]:
+    """Read the newest checkpoints of a page of threads: most in one statement, and those that have runs one by one."""
+    ids = yield from threads(sql, Pattern(within=prefix, after=after), limit)
+    if not ids:
+        return Contents([])
+    rows = yield (
+        f"SELECT {sql.stored} FROM {sql.joined} WHERE t.thread_id >= ? AND t.thread_id <= ? AND {sql.alive}"
+        f" AND c.namespace = ? AND NOT {sql.passed}",
+        (sql.text(ids[0]), sql.text(ids[-1]), sql.now(), sql.text(DEFAULT_NAMESPACE)),
+    )
+    by_id = {sql.read_text(row[0]): row for row in rows}
+    found: list[Stored | CorruptCheckpointError | None] = []
+    for thread_id in ids:
+        row, stored = by_id.get(thread_id), None
+        try:
+            stored = None if row is None else sql.read_checkpoint(CheckpointRow(*row))
+            if stored is not None and wanted(stored.manifest):
+                stored = yield from read(sql, thread_id, DEFAULT_NAMESPACE, None, at_once=at_once)
+            found.append(stored)
+        except CorruptCheckpointError as error:
+            found.append(error)
+        if stored is not None and stored.runs and not has_room(found):
+            break
+    return contents_of(ids, found, limit)
 
 
 def unlisted(sql: Flavour, prefix: str, after: str, limit: int) -> Steps[list[str]]:

@@ -352,6 +352,41 @@ def is_read_only(error: sqlite3.Error) -> bool:
     return _primary_code(error) in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN)
 
 
+def cause_of(error: sqlite3.Error, path: str) -> str:
+    """What is the matter with the file at a path, as far as one can see; else what SQLite says."""
+    code, file = _primary_code(error), Path(path)
+    if path == IN_MEMORY:
+        return str(error)
+    if code == sqlite3.SQLITE_NOTADB:
+        return f"it is no SQLite database, or an encrypted one ({error})"
+    if code == sqlite3.SQLITE_FULL:
+        return f"its disk is full ({error})"
+    if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+        holders = ", ".join(map(str, processes_with_locks(path)))
+        return f"it is locked by {f'process {holders}' if holders else 'another process'} ({error})"
+    if code in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM, sqlite3.SQLITE_IOERR):
+        with suppress(OSError):  # what cannot be looked at cannot be told
+            if not file.parent.is_dir():
+                return f"there is no folder {str(file.parent)!r} ({error})"
+            for place in (file, file.parent):
+                if place.exists() and not os.access(place, os.R_OK | os.W_OK):
+                    return f"this user may not read and write {str(place)!r} ({error})"
+            if not file.exists():
+                return f"the file is gone ({error})"
+    return str(error)
+
+
+def processes_with_locks(path: str) -> list[int]:
+    """The other processes that hold locks on a file, or on the index of its journal. Linux alone tells."""
+    with suppress(OSError, ValueError, IndexError):
+        inodes = {place.stat().st_ino for place in (Path(path), Path(f"{path}-shm")) if place.exists()}
+        # 1: POSIX  ADVISORY  WRITE 4711 fd:00:1234567 128 128
+        locks = [line.split() for line in Path("/proc/locks").read_text(encoding="ascii").splitlines()]
+        found = {int(lock[4]) for lock in locks if len(lock) > 5 and int(lock[5].rpartition(":")[2]) in inodes}
+        return sorted(found - {os.getpid(), 0, -1})
+    return []
+
+
 def _quoted(path: str) -> str:
     """The name of a file in a URL. It need not be UTF-8."""
     return quote(os.fsencode(path))

@@ -15,7 +15,7 @@ from operator import itemgetter
 from typing import Any
 
 from locus.errors import CorruptCheckpointError
-from locus.memory.backends.sql.commit import Chosen, SQLThread, SQLThreads, branches_sent_before
+from locus.memory.backends.sql.commit import Chosen, SQLThread, SQLThreads
 from locus.memory.backends.sql.flavour import Row, Steps
 from locus.memory.backends.sqlite import search as sqlite_search
 from locus.memory.backends.sqlite.client import execute
@@ -32,7 +32,7 @@ from locus.memory.backends.sqlite.proofs import (
 )
 from locus.memory.backends.sqlite.schema import SQL
 from locus.memory.model.codec import canonical, checksum, decode, run_checksum
-from locus.memory.model.commit_rules import continued_runs
+from locus.memory.model.commit_rules import contested_runs
 from locus.memory.model.ids import digest, shown_thread
 from locus.memory.model.records import ANY, Base, Commit, Entry, Outcome, RunInfo, TaskWrites, Verdict, Write
 from locus.memory.model.retention import Removal
@@ -47,20 +47,20 @@ from locus.memory.model.seals import (
     seal,
 )
 
-MOST_CONTINUED = 16
-"""The number of branches that an ordinary commit may continue. A state has fewer lists."""
+MOST_CONTESTED = 16
+"""The number of branches that an ordinary commit may ask about. A state has fewer lists."""
 
 _IS_TAKEN = "EXISTS (SELECT 1 FROM locus_runs r WHERE r.thread = t.id AND r.branch = ? AND r.number >= ?)"
 
 
 @cache
-def _look(continued: int) -> str:
-    """A query for a thread, a base, an id, and so many branches that a commit continues."""
+def _look(contested: int) -> str:
+    """A query for a thread, a base, an id, and so many branches of a commit that may have its runs already."""
     return (
         "SELECT t.id, t.last_seq, c.rev, c.seq,"
         " (SELECT max(n.seq) FROM locus_checkpoints n WHERE n.thread = t.id AND n.namespace = ?),"
         " EXISTS (SELECT 1 FROM locus_checkpoints s WHERE s.thread = t.id AND s.namespace = ? AND s.checkpoint_id = ?),"
-        f" {' OR '.join([_IS_TAKEN] * continued) or '0'}, {OWNER}, {OWNER_SEAL}"
+        f" {' OR '.join([_IS_TAKEN] * contested) or '0'}, {OWNER}, {OWNER_SEAL}"
         " FROM locus_threads t LEFT JOIN locus_checkpoints c"
         " ON c.thread = t.id AND c.namespace = ? AND c.checkpoint_id = ?"
         " WHERE t.thread_id = ? AND t.expires_at IS NULL"
@@ -116,12 +116,12 @@ def append(connection: sqlite3.Connection, commit: Commit) -> Outcome | None:
     base = commit.base
     if base is None or not _follows(commit, base):
         return None
-    continued = [place for run in continued_runs(commit) for place in (run.branch, run.number)]
-    if len(continued) > 2 * MOST_CONTINUED:
+    contested = [place for run in contested_runs(commit) for place in (run.branch, run.number)]
+    if len(contested) > 2 * MOST_CONTESTED:
         return None
     namespace = commit.namespace
-    places = (namespace, namespace, commit.checkpoint_id, *continued, namespace, base.checkpoint_id)
-    row = connection.execute(_look(len(continued) // 2), (*places, commit.thread_id)).fetchone()
+    places = (namespace, namespace, commit.checkpoint_id, *contested, namespace, base.checkpoint_id)
+    row = connection.execute(_look(len(contested) // 2), (*places, commit.thread_id)).fetchone()
     if row is None:
         return None
     key, last_seq, rev, seq, last, is_there, is_taken, owner, sealed = row
@@ -148,9 +148,9 @@ def _follows(commit: Commit, base: Base) -> bool:
 def _write(
     connection: sqlite3.Connection, commit: Commit, key: int, seq: int, previous: int, newest: Newest | None
 ) -> None:
-    step, known = connection.execute, () if commit.fresh_id else branches_sent_before(commit)
+    step = connection.execute
     for run in commit.runs:
-        step(_INSERT_VALUE if run.branch in known else _INSERT_RUN, SQL.new_run(key, run, seq))
+        step(_INSERT_RUN, SQL.new_run(key, run, seq))
     for run in commit.values:
         step(_INSERT_VALUE, SQL.new_run(key, run, seq))
     place = (key, commit.namespace, commit.checkpoint_id, commit.parent_id, seq)

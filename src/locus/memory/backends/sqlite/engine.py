@@ -33,6 +33,7 @@ from locus.memory.backends.sqlite.client import (
     MemoryFile,
     Query,
     SQLiteFile,
+    cause_of,
     execute,
     is_full,
     is_read_only,
@@ -113,6 +114,7 @@ class SQLiteEngine(SQLEngine, CommitsTogether, CommitsWithWrites):
         tables: str = TABLES,
     ) -> None:
         """`tables` is how the names of all tables begin."""
+        self._path = path
         self._identity = f"sqlite:{path}" if path != IN_MEMORY else f"sqlite::memory:{uuid4().hex}"
         self._identity += "" if tables == TABLES else f"/{tables}"
         self._with_tables = partial(
@@ -344,10 +346,10 @@ class SQLiteEngine(SQLEngine, CommitsTogether, CommitsWithWrites):
             return SerializationError(f"a value is larger than SQLite can hold: {text}")
         damaged = "no such table" in text or "vtable constructor failed" in text
         if isinstance(error, sqlite3.OperationalError) and not damaged:
-            return BackendUnavailableError(f"the SQLite database cannot be used now: {text}")
+            return BackendUnavailableError(f"{self._identity} cannot be used now: {cause_of(error, self._path)}")
         if isinstance(error, sqlite3.Error):
-            return CorruptCheckpointError(f"the SQLite database cannot be read: {text}")
-        return BackendUnavailableError(f"the SQLite database cannot be reached: {text}")
+            return CorruptCheckpointError(f"{self._identity} cannot be read: {cause_of(error, self._path)}")
+        return BackendUnavailableError(f"{self._identity} cannot be reached: {text}")
 
     async def close(self) -> None:
         if (memory := self._memory) is not None:

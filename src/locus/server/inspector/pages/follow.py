@@ -5,7 +5,8 @@
     shortened    checkpoints were deleted: the page has to be loaded again
     trouble      the store does not answer, and is asked again; `fine` when it does
 
-A stream ends when its client goes, when the server shuts down, and by itself after some minutes. The browser then asks
+A stream ends when its client goes, when the session or its token has ended, when the server shuts down, and by itself
+after some minutes. The browser then asks
 again with the id of the last event, goes on after it, and has to show again that it may see the thread.
 """
 
@@ -74,7 +75,8 @@ class FollowPages:
             return Response(media_type=ServerSentEvents.media_type)
         following = Following(store, thread_id, namespace, seen, most=MOST_AT_ONCE)
         token_id = self._authorized.grant(request).token_id
-        return ServerSentEvents(lambda: self._place(token_id), lambda ended: self._events(following, ended))
+        is_allowed = partial(self._authorized.may_still_see, request, thread_id)
+        return ServerSentEvents(lambda: self._place(token_id), lambda ended: self._events(following, ended, is_allowed))
 
     @contextmanager
     def _place(self, token_id: str) -> Iterator[None]:
@@ -89,7 +91,9 @@ class FollowPages:
             self._open[token_id] -= 1
             self._open += Counter()  # without those that have none any more
 
-    async def _events(self, following: Following, ended: asyncio.Event) -> AsyncGenerator[bytes, None]:
+    async def _events(
+        self, following: Following, ended: asyncio.Event, is_allowed: Callable[[], bool]
+    ) -> AsyncGenerator[bytes, None]:
         yield f"retry: {RETRY_MS}\nid: {following.seen}\n\n".encode()
         until, fine = monotonic() + LIFE_SECONDS, True
         while not ended.is_set() and monotonic() < until:
@@ -100,7 +104,10 @@ class FollowPages:
                 yield event("trouble", {}) if fine else _ALIVE
                 fine = False
             else:
-                for part in await off_loop(partial(self._told, following, fresh, fine)):
+                told = await off_loop(partial(self._told, following, fresh, fine))
+                if not is_allowed():  # since the last look, which may be long ago
+                    return
+                for part in told:
                     yield part
                 fine = True
                 if following.missed or following.shortened:

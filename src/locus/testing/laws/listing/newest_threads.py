@@ -175,5 +175,5 @@ class NewestThreadLaws(Laws):
                 entries = await checkpointer.query_by_metadata("k", "v", prefix=prefix)
                 assert [entry["thread_id"] for entry in entries] == expected
             if self.required.search:
-                entries = await checkpointer.search("heron", prefix=prefix)
-                assert sorted(entry["thread_id"] for entry in entries) == sorted(expected)
+                hits = await checkpointer.search("heron", prefix=prefix)
+                assert sorted(hit.thread_id for hit in hits) == sorted(expected)

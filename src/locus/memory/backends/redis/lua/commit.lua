@@ -65,14 +65,15 @@ if base_field ~= '' then
 end
 
 -- If the first run that this save adds to a branch has a number above 0, it continues that branch, where another save
--- may have been faster. All others follow it, or are on branches of this save's own, or large values: those have the
--- number 0, and are the same for everyone.
+-- may have been faster. If it opens one, nobody else may have: only who uses a rev twice, or sends a save again, finds
+-- something there. All other runs follow it, or are large values: those are the same for everyone.
 local seen = {}
 for at = runs_at, runs_at + count * 3 - 1, 3 do
   local branch, number = ARGV[at], tonumber(ARGV[at + 1])
-  if number > 0 and not seen[branch] then
+  if not seen[branch] and string.sub(branch, 1, 1) ~= '#' then
     local tip = call('HGET', r, branch)
     if tip and tonumber(tip) >= number then return {'BRANCH_TAKEN'} end
+    if number == 0 and call('HEXISTS', r, branch .. ' 0') == 1 then return {'BRANCH_TAKEN'} end
   end
   seen[branch] = true
 end

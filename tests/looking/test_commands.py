@@ -1,0 +1,128 @@
+"""What a support engineer asks of a conversation, one command each, with a thread of every framework."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from locus.core.messages import Message
+from locus.core.state import AgentState
+from locus.memory.backends import sqlite_checkpointer
+from tests.cli.terminals import Commands, commands
+from tests.looking.stories import QUESTIONS, STORIES, WAITING
+
+WRONG = "8.99"
+
+
+@pytest.fixture(scope="module")
+def locus() -> Iterator[Commands]:
+    with commands() as started:
+        yield started
+
+
+def saves(locus: Commands, told: Path, thread_id: str) -> list[dict[str, object]]:
+    return [json.loads(line) for line in locus.piped("log", thread_id, "--json", cwd=told.parent).lines]
+
+
+@pytest.mark.parametrize("thread_id", STORIES)
+def test_what_did_it_know_then(locus: Commands, told: Path, thread_id: str) -> None:
+    answered = [
+        save
+        for save in saves(locus, told, thread_id)
+        if any("costs 89.90" in one["text"] for one in save["said"])  # type: ignore[attr-defined]
+    ]
+    said = locus.piped("show", f"{thread_id}@{answered[0]['created_at']}", cwd=told.parent)
+    assert said.code == 0
+    assert "The Peak jacket costs 89.90." in said.lines[-1]
+    assert QUESTIONS[0] in said.out
+    assert WRONG not in said.out
+
+
+@pytest.mark.parametrize("thread_id", STORIES)
+def test_which_turn_brought_the_wrong_price(locus: Commands, told: Path, thread_id: str) -> None:
+    said = locus.piped("bisect", thread_id, WRONG, cwd=told.parent)
+    assert said.code == 0
+    assert f": {QUESTIONS[1]}" in said.lines[1]
+    assert said.lines[2].strip() in (f"tool: {WRONG}", f"assistant: The Peak jacket costs {WRONG}.")
+    shown = locus.on_terminal("bisect", thread_id, WRONG, cwd=told.parent)
+    assert f"\x1b[1;7m{WRONG}\x1b[0m" in shown.out
+
+
+@pytest.mark.parametrize("thread_id", STORIES)
+def test_the_log_says_what_was_said(locus: Commands, told: Path, thread_id: str) -> None:
+    said = locus.on_terminal("log", thread_id, cwd=told.parent, env={"NO_COLOR": "1"})
+    words = [*QUESTIONS, '→ get_price("Peak")', "← 89.90", "← 8.99", "assistant", "user", "The Peak jacket costs 8.99."]
+    if thread_id == "shop/alice/adk":
+        words[-3] = "clerk"
+    assert [word for word in words if word not in said.out] == []
+    assert max(map(len, said.lines)) <= 80
+
+
+@pytest.mark.parametrize("thread_id", STORIES)
+def test_the_diff_begins_with_what_was_said(locus: Commands, told: Path, thread_id: str) -> None:
+    said = locus.piped("diff", f"{thread_id}@~1", thread_id, cwd=told.parent)
+    assert f"The Peak jacket costs {WRONG}." in said.out
+    assert "  + [" in said.lines[3]
+    assert not {"updated_at", "channel_versions", "run_id"} & set(said.out.replace(":", " ").split())
+    everything = locus.piped("diff", f"{thread_id}@~1", thread_id, "--all", cwd=told.parent).lines
+    assert len(everything) >= len(said.lines)
+
+
+@pytest.mark.parametrize("thread_id", WAITING)
+def test_what_waits_says_so(locus: Commands, told: Path, thread_id: str) -> None:
+    assert "◷ waits for a person: " in locus.piped("log", thread_id, cwd=told.parent).out
+    assert saves(locus, told, thread_id)[0]["status"] == "waiting for a person"
+
+
+@pytest.fixture(scope="module")
+def dated(locus: Commands, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store in which a message was said at each hour of some days."""
+    folder = tmp_path_factory.mktemp("dated")
+
+    async def story() -> None:
+        async with sqlite_checkpointer(folder / "agents.db") as checkpointer:
+            state = AgentState()
+            for hour in range(72):
+                state = state.with_message(Message.user(f"Hour {hour}."))
+                await checkpointer.save(state, "t", f"cp-{hour}")
+
+    asyncio.run(story())
+    begin = datetime.now(UTC).replace(hour=0, minute=0, second=30, microsecond=0) - timedelta(days=2)
+    exported = locus.piped("export", "t", cwd=folder)
+    lines = [json.loads(line) for line in exported.lines]
+    for line in lines:
+        if "created_at" in line:
+            hour = int(line["checkpoint_id"].removeprefix("cp-"))
+            line["created_at"] = (begin + timedelta(hours=hour)).isoformat()
+    (folder / "dated.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    (folder / "agents.db").unlink()
+    assert locus.piped("import", "jsonl", "dated.jsonl", "sqlite:agents.db", cwd=folder).code == 0
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("time", "hour"),
+    [("{yesterday}T14:00", 38), ("{yesterday}T14:00:29", 37), ("{yesterday}T14:00:30", 38), ("{yesterday}", 47)],
+)
+def test_times_name_checkpoints(locus: Commands, dated: Path, time: str, hour: int) -> None:
+    yesterday = f"{datetime.now(UTC) - timedelta(days=1):%Y-%m-%d}"
+    time = time.format(yesterday=yesterday)
+    said = locus.piped("show", f"t@{time}", "--utc", cwd=dated, env={"TZ": "UTC"})
+    assert said.lines[-1].strip() == f"Hour {hour}."
+    assert " UTC (" in said.lines[2]
+    assert locus.piped("show", "t@yesterday", cwd=dated, env={"TZ": "UTC"}).lines[-1].strip() == "Hour 47."
+    zoned = locus.piped("show", f"t@{yesterday}T16:00+02:00", cwd=dated, env={"TZ": "Asia/Tokyo"})
+    assert zoned.lines[-1].strip() == "Hour 38."
+    early = locus.piped("show", "t@2001-01-01", cwd=dated)
+    assert (early.code, "has nothing from then: it begins with #1" in early.err) == (3, True)
+
+
+def test_times_are_local_or_in_utc(locus: Commands, dated: Path) -> None:
+    for words, zone, hour in (([], "UTC", "14"), ([], "Asia/Tokyo", "23"), (["--utc"], "Asia/Tokyo", "14")):
+        said = locus.piped("log", "t", "--before", "#40", "-n", "1", *words, cwd=dated, env={"TZ": zone})
+        assert said.lines[0].split()[2] == f"{hour}:00:30"
