@@ -138,6 +138,12 @@ class SQLiteCrowd(Crowd):
                     connection.execute(
                         f"UPDATE locus_indexed SET up_to = (SELECT max(id) FROM locus_{what}) WHERE what = ?", (what,)
                     )
+            # A seal is made for one row, and does not fit its copies: they are rows of an older version.
+            for name in ("checkpoints", "runs"):
+                connection.execute(f"UPDATE locus_{name} SET seal = NULL")
+            for name in ("threads", "checkpoints", "runs"):
+                connection.execute(f"UPDATE locus_format SET unsealed_{name} = {1 << 40}")
+            connection.execute("UPDATE locus_threads SET seal = NULL, newest = NULL")
             connection.commit()
             connection.execute("ANALYZE")
 

@@ -27,6 +27,7 @@ from locus.memory.backends.objects.engine import ObjectEngine
 from locus.memory.backends.opensearch import examine as opensearch
 from locus.memory.backends.postgresql import examine as postgresql
 from locus.memory.backends.redis import examine as redis
+from locus.memory.backends.sqlite.schema import MIGRATIONS
 from locus.memory.checkpointer import Checkpointer
 from locus.memory.model import findings
 from locus.memory.model.records import StoredFormat
@@ -591,16 +592,19 @@ def test_an_old_sqlite_file_is_migrated(tmp_path: Path, version: int) -> None:
     before = store.path.read_bytes()
     assert severities(examined(store), f"format {version}") == ["note"]
     said = command("migrate", "-s", url_of(store))
-    assert f"would migrate from format {version} to 3" in said.out
+    assert f"would migrate from format {version} to {len(MIGRATIONS)}" in said.out
     assert "ALTER TABLE locus_runs ADD COLUMN" in said.out
     assert store.path.read_bytes() == before
     copy = tmp_path / "by hand.db"
     shutil.copy(store.path, copy)
     with closing(sqlite3.connect(copy, isolation_level=None)) as connection:
         connection.executescript(said.out.partition("\n")[2])
-    assert document(command("migrate", "--json", "-s", f"sqlite:{copy}"))["format"]["found"] == 3
-    assert command("migrate", "--apply", "-s", url_of(store)).out == f"migrated from format {version} to 3\n"
-    assert document(command("migrate", "--json", "-s", url_of(store)))["format"]["found"] == 3
+    assert document(command("migrate", "--json", "-s", f"sqlite:{copy}"))["format"]["found"] == len(MIGRATIONS)
+    assert (
+        command("migrate", "--apply", "-s", url_of(store)).out
+        == f"migrated from format {version} to {len(MIGRATIONS)}\n"
+    )
+    assert document(command("migrate", "--json", "-s", url_of(store)))["format"]["found"] == len(MIGRATIONS)
     asyncio.run(_all_is_there(store.open()))
     assert examined(store)["healthy"]
 

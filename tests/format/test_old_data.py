@@ -109,7 +109,9 @@ def make_newer(place: Path) -> dict[Path, bytes]:
             log.write_bytes(re.sub(rb'"locus":\d', b'"locus":9', log.read_bytes(), count=1))
     else:
         with closing(sqlite3.connect(place)) as connection, connection:
-            connection.execute("UPDATE locus_format SET version = 9")
+            names = {row[1] for row in connection.execute("PRAGMA table_info(locus_format)")}
+            for name in names & {"version", "min_reader", "min_writer"}:
+                connection.execute(f"UPDATE locus_format SET {name} = 9")
     return contents(place)
 
 

@@ -24,6 +24,7 @@ from locus.memory.model.records import Entry
 from locus.memory.registry import get_checkpointer
 from locus.memory.storage import StorageBackend
 from locus.memory.store import CheckpointStore
+from tests.unsealed import unseal
 
 WORDS = ["apple", "pear", "plum", "fig"]
 
@@ -201,7 +202,8 @@ async def test_a_manifest_that_does_not_fit_is_an_error(path: list[Any], tmp_pat
         with closing(sqlite3.connect(tmp_path / "a.db")) as database:
             ((manifest,),) = database.execute("SELECT manifest FROM locus_checkpoints")
             broken = [[path, cut] for _, cut in json.loads(manifest)]
-            database.execute("UPDATE locus_checkpoints SET manifest = ?, checksum = NULL", [json.dumps(broken)])
+            database.execute("UPDATE locus_checkpoints SET manifest = ?", [json.dumps(broken)])
+            unseal(database)
             database.commit()
         line = await line_of(checkpointer.store, (await checkpointer.store.history("t", 1, None, "default"))[0])
         for steps in (["messages"], ["a"], ["b"]):

@@ -96,7 +96,7 @@ async def test_a_database_cut_off_in_the_middle_is_refused(store: SQLiteStore) -
 async def test_a_newer_format_is_refused_and_left_alone(store: SQLiteStore) -> None:
     await _save_some(store)
     with closing(sqlite3.connect(store.path)) as connection, connection:
-        connection.execute("UPDATE locus_format SET version = 99")
+        connection.execute("UPDATE locus_format SET version = 99, min_reader = 99, min_writer = 99")
     await _assert_refused(store, UnsupportedFormatError)
 
 

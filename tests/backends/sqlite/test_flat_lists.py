@@ -15,6 +15,7 @@ from locus.memory.backends.sqlite import read as sqlite_read
 from locus.memory.backends.sqlite.schema import SQL
 from locus.memory.model.ids import Pattern
 from locus.testing.laws.base import dicts
+from tests.unsealed import unseal
 
 FEW, MANY = 500, 20_000
 MIDDLE, LAST = "t/050/", "t/099/"
@@ -40,6 +41,7 @@ async def _filled(path: Path, threads: int) -> sqlite3.Connection:
         f"INSERT INTO locus_metadata {numbers} SELECT key, value, i FROM n, (SELECT * FROM locus_metadata LIMIT 1)"
         " WHERE i % 7 = 0"
     )
+    unseal(connection)
     connection.commit()
     return connection
 

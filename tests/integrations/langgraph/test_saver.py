@@ -39,6 +39,7 @@ from tests.backends.postgresql.store import new_store
 from tests.integrations.langgraph.graphs import chat, said, texts, thread
 from tests.servers.postgresql import PostgreSQLServer
 from tests.servers.proxy import Proxy
+from tests.unsealed import unseal
 
 
 @pytest.fixture
@@ -405,9 +406,9 @@ class TestPutting:
         put(saver, thread(checkpoint_ns=""), x=1)
         with closing(sqlite3.connect(path)) as connection, connection:
             connection.execute(
-                "UPDATE locus_checkpoints SET checksum = NULL,"
-                """ head = replace(head, '"langgraph":1', '"langgraph":2')"""
+                """UPDATE locus_checkpoints SET head = replace(head, '"langgraph":1', '"langgraph":2')"""
             )
+            unseal(connection)
         with pytest.raises(UnsupportedFormatError, match="upgrade locus-state"):
             saver.get_tuple(thread())
 

@@ -10,6 +10,7 @@ from typing import Any
 from locus.memory.engine import CommitsTogether
 from locus.memory.model.records import ANY, Base, Commit, Entry, Outcome, Stored, TaskWrites, Verdict, Write
 from tests.testing.broken_durable import SQLite
+from tests.unsealed import unseal
 
 EVERY = 7
 """Of so many commits, one goes wrong."""
@@ -122,6 +123,7 @@ class SwapsSaves(Alone):
                 connection.execute(
                     "UPDATE locus_checkpoints SET seq = ? WHERE thread = ? AND seq = ?", (new, thread, old)
                 )
+            unseal(connection)
 
 
 class KeepsTornSaves(Alone):
@@ -213,6 +215,7 @@ class ReplacesInPlace(Alone):
             " AND thread = (SELECT id FROM locus_threads WHERE thread_id = ?)",
             (to, seq, thread_id),
         )
+        unseal(connection)
 
 
 class ListsTooLittle(Alone):

@@ -63,7 +63,7 @@ class OracleThread(SQLThread):
             yield from self.remove({outcome.replaced.seq}, spare=commit.manifest)
         for statement in self.checkpoint_statements(commit, outcome):
             yield statement
-        yield self.moved(commit, outcome)
+        yield from self.moved(commit, outcome)
 
     def present(self, runs: Sequence[Run]) -> Steps[set[tuple[str, int]]]:
         """Read which runs the thread has of the branches of these runs, by branch and number."""

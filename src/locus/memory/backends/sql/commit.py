@@ -140,11 +140,11 @@ class SQLThread:
         if outcome.replaced is not None:
             yield from self.remove({outcome.replaced.seq}, spare=commit.manifest)
         yield from self.insert(commit.entry(outcome), commit.head, commit.manifest)
-        yield self.moved(commit, outcome)
+        yield from self.moved(commit, outcome)
 
-    def moved(self, commit: Commit, outcome: Outcome) -> tuple[str, Sequence[Any]]:
-        """The statement that raises the thread's counter to the number of a commit."""
-        return (
+    def moved(self, commit: Commit, outcome: Outcome) -> Steps[None]:
+        """Raise the thread's counter to the number of a commit."""
+        yield (
             f"UPDATE {self.sql.threads} SET last_seq = ?, expires_at = ? WHERE id = ?",
             (outcome.seq, self.sql.expiry(commit.expires_at), self.key),
         )
@@ -164,7 +164,7 @@ class SQLThread:
             (self.key,),
         )
         checkpoints = [CheckpointRow(*row) for row in rows]
-        return {row.seq: (sql.read_entry(row), sql.read_json(row.manifest)) for row in checkpoints}
+        return {row.seq: (sql.unproven_entry(row), sql.read_json(row.manifest)) for row in checkpoints}
 
     def runs(self) -> Steps[list[RunInfo]]:
         rows = yield f"SELECT {RUN_INFO} FROM {self.sql.runs} WHERE thread = ?", (self.key,)
@@ -205,10 +205,18 @@ class SQLThread:
         if not keep_writes:
             yield from self._remove_writes(gone)
         for seq, parent_id in removal.parents.items():
-            yield (
-                f"UPDATE {sql.checkpoints} SET parent_id = ? WHERE thread = ? AND seq = ?",
-                (None if parent_id is None else sql.text(parent_id), self.key, seq),
-            )
+            yield from self.reparent(seq, parent_id)
+
+    def reparent(self, seq: int, parent_id: str | None) -> Steps[None]:
+        """Give a checkpoint another parent."""
+        yield (
+            f"UPDATE {self.sql.checkpoints} SET parent_id = ? WHERE thread = ? AND seq = ?",
+            (None if parent_id is None else self.sql.text(parent_id), self.key, seq),
+        )
+
+    def expire_at(self, at: datetime) -> Steps[None]:
+        """Set the time at which the thread expires."""
+        yield f"UPDATE {self.sql.threads} SET expires_at = ? WHERE id = ?", (self.sql.time(at), self.key)
 
     def _remove_writes(self, gone: Sequence[Entry]) -> Steps[None]:
         sql = self.sql
@@ -234,7 +242,7 @@ class SQLThread:
             return (yield from self.drop()), True
         rows = yield f"SELECT {sql.entry} FROM {sql.joined} WHERE c.thread = ? LIMIT ?", (self.key, most)
         try:
-            gone = [sql.read_entry(CheckpointRow(*row)) for row in rows]
+            gone = [sql.unproven_entry(CheckpointRow(*row)) for row in rows]
         except CorruptCheckpointError:
             return (yield from self.drop()), True
         runs: list[RunInfo] = []
@@ -310,10 +318,7 @@ class SQLThread:
             yield self.copied(sql.runs, sql.run_columns, condition, dest, names)
         yield from self._copy_writes(dest)
         if chosen.orphan is not None:
-            yield (
-                f"UPDATE {sql.checkpoints} SET parent_id = NULL WHERE thread = ? AND seq = ?",
-                (dest.key, chosen.orphan),
-            )
+            yield from dest.reparent(chosen.orphan, None)
 
     def copy_metadata(self, dest: SQLThread, condition: str, values: Sequence[Any]) -> Steps[None]:
         """Copy the metadata of checkpoints `o` that meet a condition, if a backend has an index of its own for it."""
@@ -335,8 +340,12 @@ class SQLThread:
             f" WHERE o.thread = ? AND {is_copied}",
             (self.key, dest.key),
         )
-        for row in rows:
-            yield sql.put_write(), (dest.key, *row)
+        for namespace, checkpoint_id, *row in rows:
+            yield from self.copy_write(dest, (namespace, checkpoint_id), row)
+
+    def copy_write(self, dest: SQLThread, place: Sequence[Any], row: Row) -> Steps[None]:
+        """Copy a pending write of this thread, a row of `write_list`."""
+        yield self.sql.put_write(), (dest.key, *place, *row)
 
     def copied(
         self, table: str, columns: str, condition: str, dest: SQLThread, values: Sequence[Any]
@@ -389,10 +398,7 @@ class SQLThreads:
                 return thread
             # Another process may be doing the same; the second one finds the row of the first.
             sql = self.sql
-            yield (
-                sql.insert_unless_there(sql.threads, "thread_id, last_seq", "VALUES (?, 0)"),
-                (sql.text(thread_id),),
-            )
+            yield sql.new_thread(thread_id)
 
     def commit(self, commit: Commit, changed: list[SQLThread] | None = None) -> Steps[Outcome]:
         """Decide on a commit and write it. If it is not written, the transaction has to be rolled back.

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import zlib
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Generator, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import lru_cache
 from itertools import islice
@@ -102,8 +102,10 @@ class Flavour:
     """
     newest_format: int
     """The format of the tables that this version makes on a server."""
-    checksums = False
-    """True if rows have a checksum. SQLite needs one; servers have checksums of their pages."""
+    checkpoint_proof: tuple[str, ...] = ()
+    """Further columns of a checkpoint, which prove it. SQLite needs them; servers have checksums of their pages."""
+    row_proof: tuple[str, ...] = ()
+    """Further columns of a run, and of a pending write."""
 
     def __init__(self, table_prefix: str = "locus_") -> None:
         self.prefix = table_prefix
@@ -119,26 +121,28 @@ class Flavour:
         """A condition: the namespace of the checkpoint `c` has newer ones."""
         self.entry = self.columns()
         """The columns of an entry."""
-        checksum = ("checksum",) if self.checksums else ()
-        self.stored = self.columns("head", "manifest", "passed", "thread", *checksum)
+        self.one_entry = self.entry
+        """The columns of an entry that is asked for alone."""
+        self.stored = self.columns("head", "manifest", "passed", "thread")
         """The columns of a checkpoint for a load."""
-        self.exported = self.columns("head", "manifest", "thread", *checksum)
+        self.exported = self.columns("head", "manifest", "thread")
         """The columns of a checkpoint for an export."""
-        self.held = self.held_columns(with_checksum=self.checksums)
+        self.held = self.held_columns()
         """All fields of a `CheckpointRow` for the checkpoint `h` that a reader already has."""
-        self.run_columns = ", ".join((RUN_COLUMNS, *checksum))
+        self.run_columns = ", ".join((RUN_COLUMNS, *self.row_proof))
         """The columns of the table of runs; `thread` comes first."""
-        self.run = ", ".join((f"{RUN_INFO}, {self.json_column('items')}, items_before", *checksum))
+        self.run = f"{RUN_INFO}, {self.json_column('items')}, items_before"
         """The columns of a run for `read_run`."""
         json_columns = ("metadata", "head", "manifest")
         values = [self.json_mark if name in json_columns else "?" for name in NewCheckpoint._fields]
-        columns, marked = (CHECKPOINT_COLUMNS, *checksum), (*values, *("?" for _ in checksum))
+        proof = self.checkpoint_proof
+        columns, marked = (CHECKPOINT_COLUMNS, *proof), (*values, *("?" for _ in proof))
         self.checkpoint_columns = ", ".join(columns)
         """The columns of the table of checkpoints that a copy takes over; `thread` comes first."""
-        self.pending_columns = ", ".join((WRITE_COLUMNS, *checksum))
+        self.pending_columns = ", ".join((WRITE_COLUMNS, *self.row_proof))
         """The columns of the table of pending writes that a copy takes over; `thread` comes first."""
         self.insert_checkpoint = f"INSERT INTO {self.checkpoints} ({', '.join(columns)}) VALUES ({', '.join(marked)})"
-        run_marks = ("?, ?, ?, ?, ?, ?", self.json_mark, "?", *("?" for _ in checksum))
+        run_marks = ("?, ?, ?, ?, ?, ?", self.json_mark, "?", *("?" for _ in self.row_proof))
         self.run_marks = f"VALUES ({', '.join(run_marks)})"
         self.insert_run = f"INSERT INTO {self.runs} ({self.run_columns}) {self.run_marks}"
 
@@ -170,10 +174,12 @@ class Flavour:
             self._column(name, "c") if at < ENTRY_COLUMNS or name in more else "NULL" for at, name in names
         )
 
-    def held_columns(self, *, with_checksum: bool) -> str:
-        """The rev and the manifest, or everything that the checksum covers, with NULL for all other fields."""
-        of_checksum = {*CheckpointRow._fields} - {"thread_id", "parent_id", "passed", "thread", "key"}
-        names = of_checksum if with_checksum else {"rev", "manifest"}
+    def held_columns(self) -> str:
+        """The rev and the manifest, with NULL for all other fields."""
+        return self.only({"rev", "manifest"})
+
+    def only(self, names: Collection[str]) -> str:
+        """All fields of a `CheckpointRow` for the checkpoint `h`, with NULL for those that are not named."""
         return ", ".join(self._column(name, "h") if name in names else "NULL" for name in CheckpointRow._fields)
 
     def _column(self, name: str, alias: str) -> str:
@@ -182,6 +188,10 @@ class Flavour:
             return self.json_column(f"{alias}.{name}")
         others = {"thread_id": "t.thread_id", "passed": self.truth(self.passed), "key": f"{alias}.id"}
         return others.get(name, f"{alias}.{name}")
+
+    def new_thread(self, thread_id: str) -> tuple[str, Sequence[Any]]:
+        """The statement that creates the row of a thread, unless it is there."""
+        return self.insert_unless_there(self.threads, "thread_id, last_seq", "VALUES (?, 0)"), (self.text(thread_id),)
 
     def new_checkpoint(self, thread: int, entry: Entry, head: str, manifest: str) -> NewCheckpoint:
         """Make the row of a checkpoint, for an INSERT."""
@@ -207,14 +217,18 @@ class Flavour:
         branch, number, start, length, items, before = row
         return Run(branch, number, start, length, self.read_json(items), before)
 
-    def read_runs(self, rows: Sequence[Sequence[Any]], runs: dict[str, dict[int, Run]]) -> None:
-        """Add runs, made of the columns `run`, to `runs` by branch and number."""
+    def read_runs(self, rows: Sequence[Sequence[Any]], runs: dict[str, dict[int, Run]], thread: int) -> None:
+        """Add runs of a thread, made of the columns `run`, to `runs` by branch and number."""
         for row in rows:
             run = self.read_run(row)
             runs.setdefault(run.branch, {})[run.number] = run
 
     def read_entry(self, row: CheckpointRow) -> Entry:
-        """The entry of a checkpoint."""
+        """The entry of a checkpoint. A row that does not fit its seal is refused, if it has one."""
+        return self.unproven_entry(row)
+
+    def unproven_entry(self, row: CheckpointRow) -> Entry:
+        """The entry of a checkpoint, for whoever removes it."""
         try:
             created = self.read_time(row.created_at)
         except (TypeError, ValueError):
@@ -239,9 +253,39 @@ class Flavour:
     def check_checkpoint(self, row: CheckpointRow) -> None:
         """Refuse a row that does not fit its checksum, if it has one."""
 
+    def proven(
+        self, row: CheckpointRow | None, thread_id: str, namespace: str, checkpoint_id: str | None
+    ) -> Steps[None]:
+        """Refuse the answer to a question for one checkpoint if something else proves that it is another one.
+
+        None is the answer that there is none.
+        """
+        yield from ()
+
+    def proven_history(
+        self,
+        rows: Sequence[CheckpointRow],
+        thread_id: str,
+        namespace: str | None,
+        limit: int | None,
+        before_seq: int | None,
+    ) -> Steps[None]:
+        """Refuse a history if something proves that some of it is missing."""
+        yield from ()
+
+    def proven_writes(self, rows: Sequence[Row], thread_id: str, namespace: str, checkpoint_id: str) -> Steps[None]:
+        """Refuse pending writes, rows of `write_list`, if something proves that they are of another checkpoint."""
+        yield from ()
+
     def new_write(self, write: Write) -> tuple[Any, ...]:
         """Make the part of a pending write's row that follows the ids, for an INSERT."""
         return (write.idx, self.text(write.task_path), self.text(write.channel), *self.write_values(write.value))
+
+    def read_pending(self, row: Row) -> Write:
+        """Make a pending write of a row of `write_list`. One that does not fit its seal is refused, if it has one."""
+        task_id, idx, task_path, channel, *value = row
+        names = (self.read_text(task_id), self.read_text(task_path), idx, self.read_text(channel))
+        return Write(*names, self.read_write(value))
 
     def table(self, name: str) -> str:
         return f"{self.prefix}{name}"

@@ -76,8 +76,7 @@ def has_prefix(sql: Flavour, prefix: str) -> Steps[tuple[str, list[Any]]]:
 
 def write_of(sql: Flavour, row: Row) -> Write:
     """Make a pending write of the columns of `write_list`."""
-    task_id, idx, task_path, channel, *value = row
-    return Write(sql.read_text(task_id), sql.read_text(task_path), idx, sql.read_text(channel), sql.read_write(value))
+    return sql.read_pending(row)
 
 
 def write_list(sql: Flavour, alias: str = "") -> str:
@@ -92,11 +91,13 @@ def checkpoint_row(
     """Read some columns of one checkpoint: the latest if no id is given."""
     which, values = sql.which_one(thread_id, namespace, checkpoint_id)
     rows = yield f"SELECT {columns} FROM {sql.joined} WHERE {which}", values
-    return CheckpointRow(*rows[0]) if rows else None
+    row = CheckpointRow(*rows[0]) if rows else None
+    yield from sql.proven(row, thread_id, namespace, checkpoint_id)
+    return row
 
 
 def entry(sql: Flavour, thread_id: str, namespace: str, checkpoint_id: str | None) -> Steps[Entry | None]:
-    row = yield from checkpoint_row(sql, sql.entry, thread_id, namespace, checkpoint_id)
+    row = yield from checkpoint_row(sql, sql.one_entry, thread_id, namespace, checkpoint_id)
     return None if row is None else sql.read_entry(row)
 
 
@@ -172,9 +173,11 @@ def row_since(
         (sql.text(held.checkpoint_id), *values),
     )
     if not rows:
+        yield from sql.proven(None, thread_id, namespace, checkpoint_id)
         return None, None
     fields = len(CheckpointRow._fields)
     row, other = CheckpointRow(*rows[0][:-fields]), CheckpointRow(*rows[0][-fields:])
+    yield from sql.proven(row, thread_id, namespace, checkpoint_id)
     if other.rev != held.rev:
         return row, None
     try:
@@ -260,13 +263,13 @@ def runs_of(
         else:
             parts.append((f"{select} AND branch = ? AND number <= ? AND number > ?", (*first, branch, run, after)))
     runs: dict[str, dict[int, Run]] = {}
-    yield from _gather(sql, parts, runs)
+    yield from _gather(sql, parts, runs, thread)
     lacking = [pair for pair in looked_for if not _reaches(pair[0], runs.get(pair[0].branch, {}))]
     for extent, after in lacking:
-        yield from _gather(sql, _shown(sql, select, first, thread, extent, after), runs)
+        yield from _gather(sql, _shown(sql, select, first, thread, extent, after), runs, thread)
     for extent, other in begun:
         if not _goes_on(extent, other, runs.get(extent.branch, {})):
-            yield from _gather(sql, _shown(sql, select, first, thread, extent, -1), runs)
+            yield from _gather(sql, _shown(sql, select, first, thread, extent, -1), runs, thread)
     return {branch: list(by_number.values()) for branch, by_number in runs.items()}
 
 
@@ -274,11 +277,11 @@ Selected = tuple[str, Sequence[Any]]
 """A SELECT with its values."""
 
 
-def _gather(sql: Flavour, parts: Sequence[Selected], runs: dict[str, dict[int, Run]]) -> Steps[None]:
+def _gather(sql: Flavour, parts: Sequence[Selected], runs: dict[str, dict[int, Run]], thread: int) -> Steps[None]:
     for together in portions(parts, AT_ONCE):
         statement = " UNION ALL ".join(text for text, _ in together)
         rows = yield statement, [value for _, values in together for value in values]
-        sql.read_runs(rows, runs)
+        sql.read_runs(rows, runs, thread)
 
 
 def _many(extent: Extent) -> int:
@@ -326,12 +329,18 @@ def entries(
     sql: Flavour, condition: str, values: Sequence[Any], limit: int | None, tables: str = "", hint: str = ""
 ) -> Steps[list[Entry]]:
     """List the entries of checkpoints `c` that meet a condition, in threads `t` that have not expired."""
+    return [sql.read_entry(row) for row in (yield from _entry_rows(sql, condition, values, limit, tables, hint))]
+
+
+def _entry_rows(
+    sql: Flavour, condition: str, values: Sequence[Any], limit: int | None, tables: str = "", hint: str = ""
+) -> Steps[list[CheckpointRow]]:
     ending, bound = ("", ()) if limit is None else (" LIMIT ?", (limit,))
     rows = yield (
         f"SELECT {hint}{sql.entry} FROM {tables or sql.joined} WHERE {sql.alive} AND {condition}{ending}",
         (sql.now(), *values, *bound),
     )
-    return [sql.read_entry(CheckpointRow(*row)) for row in rows]
+    return [CheckpointRow(*row) for row in rows]
 
 
 def with_metadata(
@@ -374,7 +383,9 @@ def history(
         bounds.append(before_seq)
     condition = f"{' AND '.join(conditions)} ORDER BY c.seq DESC"
     hint = "" if namespace is None else sql.along_history
-    return (yield from entries(sql, condition, [*values, *bounds], limit, hint=hint))
+    rows = yield from _entry_rows(sql, condition, [*values, *bounds], limit, hint=hint)
+    yield from sql.proven_history(rows, thread_id, namespace, limit, before_seq)
+    return [sql.read_entry(row) for row in rows]
 
 
 def namespaces(sql: Flavour, thread_id: str) -> Steps[list[str]]:
@@ -589,6 +600,7 @@ def get_writes(
         f" AND w.checkpoint_id = ?{condition} ORDER BY w.task_path, w.task_id, w.idx",
         (sql.text(thread_id), sql.now(), sql.text(namespace), sql.text(checkpoint_id), *values),
     )
+    yield from sql.proven_writes(rows, thread_id, namespace, checkpoint_id)
     return [write_of(sql, row) for row in rows]
 
 

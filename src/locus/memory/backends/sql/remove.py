@@ -188,7 +188,7 @@ def measure(sql: Flavour, thread_id: str) -> Steps[Measured | None]:
     key, checkpoints = rows[0][0], list[MeasuredCheckpoint]()
     for _, namespace, checkpoint_id, parent_id, seq, rev, created_at, manifest, size_found in rows:
         row = CheckpointRow("", namespace, checkpoint_id, parent_id, seq, rev, created_at, manifest)
-        entry = replace(sql.read_entry(row), thread_id=thread_id, metadata="{}")
+        entry = replace(sql.unproven_entry(row), thread_id=thread_id, metadata="{}")
         checkpoints.append(MeasuredCheckpoint(entry, sql.read_json(manifest), int(size_found)))
     runs = yield f"SELECT {RUN_INFO}, {sql.bytes_of('items')} FROM {sql.runs} WHERE thread = ?", (key,)
     writes = yield (

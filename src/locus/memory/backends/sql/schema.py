@@ -58,7 +58,14 @@ class CheckpointRow(NamedTuple):
     key: int = 0
     """The number of the row itself."""
     checksum: int | None = None
-    """The checksum of the row, in databases that keep one (see `Flavour.checksums`)."""
+    """The checksum of the row, in databases that keep one (see `Flavour.checkpoint_proof`)."""
+    previous: int | None = None
+    """The number of the checkpoint that precedes it in its namespace, in databases that keep it; 0 for the first."""
+    seal: int | str | None = None
+    """The seal of the row (see `locus.memory.model.seals`), or a text if an older version has made none."""
+    owner: str | None = None
+    owner_seal: int | str | None = None
+    """What proves the row of its thread, and the seal of that."""
 
 
 THREAD_COLUMNS = "id, thread_id, last_seq, expires_at"

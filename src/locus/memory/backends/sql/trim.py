@@ -124,9 +124,8 @@ def _end(threads: SQLThreads, thread_id: str, outline: Outline) -> Steps[bool]:
         return False
     if (yield from _newer(thread, newest)):
         return False
-    sql = threads.sql
     yield from thread.take_out([], Removal([], {}))  # a handle that saved here before must notice
-    yield f"UPDATE {sql.threads} SET expires_at = ? WHERE id = ?", (sql.time(ENDED), thread.key)
+    yield from thread.expire_at(ENDED)
     return True
 
 

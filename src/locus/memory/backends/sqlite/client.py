@@ -192,6 +192,7 @@ class SQLiteFile:
             if mode == "rwc":
                 self._patiently(lambda: self._check_foreign(foreign_kind(connection)))
             self._patiently(lambda: connection.execute("PRAGMA journal_mode=WAL"))
+            connection.execute("PRAGMA cell_size_check=ON")  # a damaged page is noticed when it is read
             connection.execute(f"PRAGMA synchronous={self._durability.upper()}")
             if self._writable:
                 # What is deleted is overwritten, here and not only where SQLite was built to do so.

@@ -45,14 +45,13 @@ from locus.memory.backends.sqlite.config import IN_MEMORY
 from locus.memory.backends.sqlite.examine import findings
 from locus.memory.backends.sqlite.schema import (
     MIGRATIONS,
-    OLD_SQL,
     SQL,
     TABLES,
-    WITHOUT_CHECKSUMS,
     SQLiteFlavour,
     checked_version,
     foreign_kind,
     script,
+    sql_of,
 )
 from locus.memory.engine import CommitsTogether, CommitsWithWrites, Deadline, Engine, NothingCommitted
 from locus.memory.model.records import (
@@ -96,7 +95,8 @@ def _carry_out(change: ThreadChange[T], connection: sqlite3.Connection) -> T:
 class SQLiteEngine(SQLEngine, CommitsTogether, CommitsWithWrites):
     """Threads in an SQLite file."""
 
-    driver_errors = (sqlite3.Error, OSError)
+    # The text of SQLite's own error may have what it could not read of a damaged file.
+    driver_errors = (sqlite3.Error, OSError, UnicodeDecodeError)
     works_in_place = True
     reads_at_once = True
     sql: SQLiteFlavour = SQL
@@ -181,7 +181,7 @@ class SQLiteEngine(SQLEngine, CommitsTogether, CommitsWithWrites):
         if not stored:
             self.check_foreign(await self._reader.run(_foreign_kind))
             raise self.nothing_there()
-        self.sql = OLD_SQL if stored <= WITHOUT_CHECKSUMS else SQL
+        self.sql = sql_of(stored)
 
     async def _run(self, worker: Worker[SQLiteFile], job: Callable[[SQLiteFile], T]) -> T:
         try:
@@ -340,6 +340,8 @@ class SQLiteEngine(SQLEngine, CommitsTogether, CommitsWithWrites):
             return CapabilityError("this Python's SQLite was built without FTS5, so there is no search")
         if isinstance(error, TimeoutError):
             return BackendUnavailableError(f"{text}: ask for less, or raise it")
+        if isinstance(error, UnicodeDecodeError):
+            return CorruptCheckpointError("the SQLite database is damaged: a text in it is not UTF-8")
         if isinstance(error, sqlite3.DataError) or "too big" in text:
             return SerializationError(f"a value is larger than SQLite can hold: {text}")
         damaged = "no such table" in text or "vtable constructor failed" in text

@@ -19,7 +19,13 @@ def findings(connection: sqlite3.Connection) -> list[Finding]:
 
 
 def _damage(connection: sqlite3.Connection) -> list[Finding]:
-    answers = [str(text) for (text,) in connection.execute(f"PRAGMA quick_check({_MOST_SAID})")]
+    # It compares every index with its rows too, which `quick_check` does not.
+    try:
+        answers = [str(text) for (text,) in connection.execute(f"PRAGMA integrity_check({_MOST_SAID})")]
+    except sqlite3.OperationalError:
+        raise
+    except sqlite3.DatabaseError as error:
+        answers = [str(error)]
     if answers == ["ok"]:
         return []
     return [

@@ -10,8 +10,10 @@
                        while words of removed rows may be left in it
     locus_format       the version of these tables, and from which version on Locus may use them (see `formats`)
 
-Rows of checkpoints, runs and pending writes have a `checksum` of their content. `items_before` of a run is a digest of
-the items that precede it (see `locus.memory.model.digests`). An older version has left NULL there.
+Every row has a `seal` (see `proofs`), and a checkpoint a `checksum` of all its content besides. `newest` of a thread
+names its newest checkpoints, `previous` of a checkpoint the number of the one before it, and `items_before` of a run is
+a digest of the items that precede it (see `locus.memory.model.digests`). An older version has left NULL there, and in
+the `checksum` of runs and pending writes stands what it has made in the place of a seal.
 
 All names begin with `locus_`, so that the tables can live in an application's own database. `locus_search` is created
 by the first search (see `search`), and everything else by the migrations. The tables of another key space have its name
@@ -23,23 +25,13 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from functools import cache
 from typing import Any
 
-from locus.errors import CorruptCheckpointError
-from locus.memory.backends.sql.flavour import ItemFlavour, packed, unpacked
-from locus.memory.backends.sql.schema import (
-    RUN_INFO,
-    WRITE_COLUMNS,
-    WRITE_KEY,
-    CheckpointRow,
-    read_migrations,
-    read_script,
-    statements_in,
-)
-from locus.memory.model.codec import check_sum, checksum, run_checksum
+from locus.memory.backends.sql.schema import read_migrations, read_script, statements_in
+from locus.memory.backends.sqlite.proofs import SEALED, SealedFlavour
 from locus.memory.model.foreign import FOREIGN_TABLES, IN_SQLITE, kind_of_tables
 from locus.memory.model.formats import check_format, oldest
-from locus.memory.model.records import Entry, Run
 
 TABLES = "locus_"
 """How the names of all tables begin."""
@@ -47,9 +39,8 @@ _PACKAGE = "locus.memory.backends.sqlite"
 MIGRATIONS = tuple(statements_in(script) for script in read_migrations(_PACKAGE))
 
 
-class SQLiteFlavour(ItemFlavour):
+class SQLiteFlavour(SealedFlavour):
     lock = ""  # a writing transaction locks the whole file
-    checksums = True
 
     def item_tables(self) -> tuple[str, ...]:
         return statements_in(read_script(_PACKAGE, "items.sql"), prefix=self.prefix)
@@ -59,51 +50,6 @@ class SQLiteFlavour(ItemFlavour):
 
     def pairs(self, count: int) -> str:
         return f"(VALUES {', '.join(['(?, ?)'] * count)})"
-
-    def new_run(self, thread: Any, run: Run, seq: int) -> tuple[Any, ...]:
-        branch, number, start, length, items, before = run
-        return (thread, branch, number, start, length, seq, items, before, run_checksum(*run))
-
-    def read_run(self, row: Sequence[Any]) -> Run:
-        (run,) = _checked_runs([row])
-        return run
-
-    def read_runs(self, rows: Sequence[Sequence[Any]], runs: dict[str, dict[int, Run]]) -> None:
-        here, members = None, dict[int, Run]()
-        for run in _checked_runs(rows):
-            if run.branch != here:
-                here = run.branch
-                members = runs.setdefault(here, {})
-            members[run.number] = run
-
-    def checked_checkpoint(self, thread: int, entry: Entry, head: str, manifest: str) -> tuple[Any, ...]:
-        """Make the row of a checkpoint, for an INSERT, with its checksum. A removal may change `parent_id` later."""
-        row = self.new_checkpoint(thread, entry, head, manifest)
-        return (*row, checksum(row.namespace, row.checkpoint_id, *row[4:]))
-
-    def check_checkpoint(self, row: CheckpointRow) -> None:
-        about = (row.namespace, row.checkpoint_id, row.seq, row.rev, row.created_at, row.metadata)
-        check_sum(row.checksum, "a checkpoint", *about, row.head, row.manifest)
-
-    def put_write(self) -> str:
-        return (
-            f"INSERT INTO {self.writes} ({WRITE_COLUMNS}, checksum)"
-            f" VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT ({WRITE_KEY}) DO UPDATE SET task_path ="
-            " excluded.task_path, channel = excluded.channel, value = excluded.value, checksum = excluded.checksum"
-        )
-
-    def write_columns(self, of: str = "") -> str:
-        return f"{of}value, {of}checksum"
-
-    def write_values(self, text: str) -> tuple[str | bytes, int]:
-        """Split JSON into the columns `write_columns`: text, or a BLOB if packed, and the checksum of the text."""
-        return (packed(text) or text, checksum(text))
-
-    def read_write(self, columns: Sequence[Any]) -> str:
-        value, stored = columns
-        text = unpacked(value) if isinstance(value, bytes) else self.read_json(value)
-        check_sum(stored, "a pending write", text)
-        return text
 
     def time(self, at: datetime) -> str:
         """Convert a time to text that sorts."""
@@ -119,34 +65,13 @@ class SQLiteFlavour(ItemFlavour):
         return datetime.fromisoformat(value)
 
 
-def _checked_runs(rows: Sequence[Sequence[Any]]) -> list[Run]:
-    """Make runs of the columns `run`. A long thread has thousands, so nothing but the checksum is called for each."""
-    for branch, number, start, length, items, before, stored in rows:
-        if type(items) is not str:
-            raise CorruptCheckpointError("a JSON column holds no text")
-        if stored is not None and stored != run_checksum(branch, number, start, length, items, before):
-            raise CorruptCheckpointError("a run of items does not fit its checksum")
-    return [Run._make(row[:-1]) for row in rows]
-
-
-class OldSQLiteFlavour(SQLiteFlavour):
-    """The SQL of a file of format 1 or 2 that is only read, and so is not migrated."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.stored = self.columns("head", "manifest", "passed", "thread")
-        self.exported = self.columns("head", "manifest", "thread")
-        self.held = self.held_columns(with_checksum=False)
-        self.run = f"{RUN_INFO}, items, NULL, NULL"
-
-    def write_columns(self, of: str = "") -> str:
-        return f"{of}value, NULL"
-
-
 SQL = SQLiteFlavour()
-OLD_SQL = OldSQLiteFlavour()
-WITHOUT_CHECKSUMS = 2
-"""The newest format that `OLD_SQL` is for."""
+
+
+@cache
+def sql_of(stored: int) -> SQLiteFlavour:
+    """The SQL of a file of this format. One of an older format that is only read is not migrated."""
+    return SQL if stored >= SEALED else SQLiteFlavour(stored)
 
 
 def migrate(connection: sqlite3.Connection) -> None:

@@ -230,4 +230,7 @@ def _hit(
             raise CorruptCheckpointError("the SQLite database is damaged: an indexed run is not there")
         thread, branch, number = run
         steps = run_hit(sql, thread, branch, number, points, terms)
-    return execute(connection, steps, query)
+    try:
+        return execute(connection, steps, query)
+    except TypeError:
+        raise CorruptCheckpointError("the SQLite database is damaged: a number in a row is none") from None
