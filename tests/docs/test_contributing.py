@@ -55,7 +55,7 @@ HAVE: dict[str, tuple[Text, ...]] = {
     "add a command": (Text(re.escape(COMMANDS["bisect"][1])),),
     "change what a row of the inspector's timeline shows": (
         Text(r"\"timeline\.html\""),  # fills the template
-        Text(r"aria-label=\"Compare from "),  # the label of a button in each row
+        Text(r"aria-label=\"Choose "),  # the label of a button in each row
     ),
     "add a check to `locus doctor`": (Text(r"\bFinding\(\s*\"(error|warning|note)\""),),
     "add a backend": (Text(r"\"locus\.memory\.backends\.\w+:from_"),),

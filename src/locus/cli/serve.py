@@ -105,7 +105,8 @@ def run(options: argparse.Namespace) -> int:
     for module in ("starlette", "uvicorn", "prometheus_client", "httptools"):
         require(module, "server")
     if options.inspector:
-        require("jinja2", "inspect")
+        for module in ("jinja2", "markdown_it"):
+            require(module, "inspect")
     from locus.server.serving import serve
 
     serve(_config(options))

@@ -81,7 +81,8 @@ def create_app(
     authorized = AuthorizedStore(opened.store, limits, quota or Quota(), ledger)
     guard, pages = Guard(auth), None
     if inspector:
-        require("jinja2", "inspect")
+        for module in ("jinja2", "markdown_it"):
+            require(module, "inspect")
         from locus.server.inspector.app import BASE, Inspector
 
         pages = Inspector(authorized, guard, base=BASE, writes=inspector_writes, hosts=inspector_hosts)

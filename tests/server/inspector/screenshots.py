@@ -10,23 +10,27 @@ import asyncio
 import io
 import sys
 import tempfile
+from itertools import product
 from pathlib import Path
 from typing import Literal
 
 from PIL import Image
-from playwright.async_api import Page, async_playwright
+from playwright.async_api import FloatRect, Page, async_playwright
 
+from locus.memory.backends import sqlite_checkpointer
 from tests.server.inspector.browser.places import every_page
-from tests.server.inspector.browser.stores import TRIP, fill
+from tests.server.inspector.browser.stores import SHOP, TRIP, fill, shop
 from tests.server.inspector.browser.visits import Visit
 from tests.server.inspector.serving import inspecting
 from tests.servers.chromium import OPTIONS, find_chromium
 
 FOLDER = Path(__file__).resolve().parents[3] / "docs" / "images"
 MOST_BYTES = 150_000
-WIDTH, HEIGHT = 1120, 720
+SCREENS = {"": (1280, 800), "-narrow": (390, 844)}
+"""What the name of a picture ends with, and the size of the screen."""
 PICTURES = {
     "threads": "threads",
+    "conversation": "shop",
     "search": "search",
     "timeline": "timeline",
     "checkpoint": "conversation with calls",
@@ -46,25 +50,30 @@ async def take(folder: Path) -> list[Path]:
     with tempfile.TemporaryDirectory(prefix="locus-pictures-") as place:
         path = Path(place) / "agents.db"
         await fill(path)
+        async with sqlite_checkpointer(path) as handle:
+            await shop(handle)
         places = await every_page(path)
         places["timeline"] = (("t", TRIP), {})
+        places["shop"] = (("t", SHOP), {})
         async with async_playwright() as playwright:
             browser = await playwright.chromium.launch(
                 executable_path=chromium.binary, args=[*OPTIONS], env=chromium.environment
             )
             with inspecting(path) as served:
-                for look in LOOKS:
+                for look, (kind, (width, height)) in product(LOOKS, SCREENS.items()):
                     visit = await Visit.begin(
                         browser,
                         served,
                         color_scheme=look,
                         reduced_motion="reduce",
-                        viewport={"width": WIDTH, "height": HEIGHT},
+                        viewport={"width": width, "height": height},
                     )
                     for name, shown in PICTURES.items():
                         segments, query = places[shown]
                         page = await visit.go(*segments, **query)
-                        taken.append(await picture(page, folder / f"inspector-{name}-{look}.png"))
+                        if await page.locator("[data-pane]:visible").count():
+                            await page.locator("[data-pane] [data-part]").wait_for()
+                        taken.append(await picture(page, folder / f"inspector-{name}{kind}-{look}.png"))
                     await visit.end()
             await browser.close()
     return taken
@@ -73,12 +82,15 @@ async def take(folder: Path) -> list[Path]:
 async def picture(page: Page, file: Path) -> Path:
     """Take one picture: as much of the page as has something on it, in few colours, so that the file is small."""
     bottom = await page.evaluate("Math.ceil(document.querySelector('main').getBoundingClientRect().bottom)")
-    data = await page.screenshot(clip={"x": 0, "y": 0, "width": WIDTH, "height": min(HEIGHT, max(320, bottom))})
+    size = page.viewport_size
+    assert size is not None
+    clip: FloatRect = {"x": 0, "y": 0, "width": size["width"], "height": min(size["height"], max(320, bottom))}
+    data = await page.screenshot(clip=clip)
     with Image.open(io.BytesIO(data)) as image:
         image.convert("RGB").quantize(128, dither=Image.Dither.NONE).save(file, optimize=True)
-    size = file.stat().st_size
-    if size > MOST_BYTES:
-        raise SystemExit(f"{file.name} has {size:,} bytes, and may have {MOST_BYTES:,}")
+    length = file.stat().st_size
+    if length > MOST_BYTES:
+        raise SystemExit(f"{file.name} has {length:,} bytes, and may have {MOST_BYTES:,}")
     return file
 
 

@@ -130,16 +130,17 @@ def test_a_port_that_is_taken_is_told(store: Path, capsys: pytest.CaptureFixture
     assert "choose another one with --port" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("module", ["jinja2", "markdown_it"])
 def test_without_the_extra_it_says_what_to_install(
-    store: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    module: str, store: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     import importlib.util
 
     from locus import extras
 
     plain = importlib.util.find_spec
-    monkeypatch.setitem(sys.modules, "jinja2", None)
-    monkeypatch.setattr(extras, "find_spec", lambda name: None if name == "jinja2" else plain(name))
+    monkeypatch.setitem(sys.modules, module, None)
+    monkeypatch.setattr(extras, "find_spec", lambda name: None if name == module else plain(name))
     assert main(["inspect", f"sqlite:{store}"]) == 2
     assert 'pip install "locus-state[inspect]"' in capsys.readouterr().err
     assert main(["serve", f"sqlite:{store}", "--inspector"]) == 2

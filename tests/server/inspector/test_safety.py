@@ -125,7 +125,7 @@ async def test_a_form_of_its_own_is_taken(headers: dict[str, str]) -> None:
         await client.get("/open", params={"code": sessions.new_code()})
         answer = await client.post("/t/acme%2F1/fork", data={"new_thread": "acme/2"}, headers=headers)
         assert answer.status_code == 303, answer.text
-        assert answer.headers["location"] == "/t/~YWNtZS8y"
+        assert answer.headers["location"] == "/t/acme%2F2"
 
 
 # Cookies and codes

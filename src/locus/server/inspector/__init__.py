@@ -7,6 +7,9 @@ inspector.
     rendering   templates, links and times
     pages       one module for each kind of page
     trees       a JSON value as a tree that can be folded
+    lines       what was said with a save, as the lines of a row
+    markdown    Markdown as a tree of elements and texts
+    images      the images that an item has in itself
     items       the items of a conversation, with calls and their results side by side
     words       the words that differ between two texts, or that somebody looks for
 """

@@ -21,11 +21,13 @@ class Line:
     who: str
     """The speaker; empty for calls and their results, whose signs say what they are."""
     text: str
+    asks: bool = False
+    """Whether a turn begins with it."""
 
 
 def lines_of(save: Save) -> list[Line]:
     """The lines of a save, in the order in which it was said."""
-    return [Line(preview.kind, _speaker(preview), one_line(line)) for preview, line in save.rows]
+    return [Line(preview.kind, _speaker(preview), one_line(line), preview.is_question) for preview, line in save.rows]
 
 
 def last_line(saves: Iterable[Save]) -> Line | None:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from functools import lru_cache, partial
 from typing import Any, Final
-from urllib.parse import urlencode
+from urllib.parse import quote, urlencode
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from starlette.requests import Request
@@ -109,6 +109,7 @@ def _templates(base: str) -> Environment:
         time_of_day=time_of_day,
         bytes=bytes_text,
         pretty=pretty,
+        indented=indented,
         marked=marked,
     )
     templates.globals.update(url=partial(_url, base), base=base, version=__version__)
@@ -117,8 +118,14 @@ def _templates(base: str) -> Environment:
 
 def _url(base: str, *segments: str, **query: str | int | None) -> str:
     asked = {name: value for name, value in query.items() if value is not None}
-    path = "".join(f"/{segment(text)}" for text in segments)
+    path = "".join(f"/{_readable(text)}" for text in segments)
     return f"{base}{path}" + (f"?{urlencode(asked)}" if asked else "")
+
+
+def _readable(text: str) -> str:
+    """A segment of a path that a person can read, unless a browser or a server would take it for something else."""
+    is_special = not text.strip(".") or text.startswith("~") or "\\" in text or not text.isprintable()
+    return segment(text) if is_special else quote(text, safe=":@")
 
 
 def shown(text: Any) -> str:
@@ -149,3 +156,13 @@ def time_of_day(when: datetime) -> str:
 def pretty(value: Any) -> str:
     """A value as JSON on several lines."""
     return visible(json.dumps(value, ensure_ascii=False, indent=2), keep=_LINES)
+
+
+def indented(text: str) -> str:
+    """A text that is JSON, on several lines; any other text as it is."""
+    if not text.startswith(("{", "[")):
+        return text
+    try:
+        return json.dumps(json.loads(text), ensure_ascii=False, indent=2)
+    except (ValueError, RecursionError):
+        return text

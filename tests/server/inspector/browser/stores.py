@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from examples.trip import OTHER_WAY, STEPS, about
-from locus.core.messages import Message
+from locus.core.messages import Message, ToolCall, ToolResult
 from locus.core.state import AgentState
 from locus.memory.backends import sqlite_checkpointer
 from locus.memory.checkpointer import Checkpointer
@@ -17,6 +17,7 @@ TRIP = "trip-to-helsinki"
 GRAPH = "refund/order-2077"
 SESSION = "support-118"
 LONG = "nightly-report"
+SHOP = "shop/ada"
 PLANTED = "the invoice is 4,711 euros"
 """What stands in one checkpoint of the long thread, and in all that come after it."""
 
@@ -111,3 +112,30 @@ async def long_thread(handle: Checkpointer, turns: int) -> None:
             fork = kept[-5].with_message(Message.assistant(f"Another way to put section {number - 4}."))
             await handle.save(fork, LONG, metadata={"section": number - 4, "draft": "b"})
     await handle.save(state.with_message(Message.user("Thank you.")), LONG, metadata={"section": turns})
+
+
+async def shop(handle: Checkpointer) -> None:
+    """An answer in Markdown, tokens, an error of a tool, and a wrong price."""
+    state = AgentState(agent_id="shop")
+    for step in SHOP_STEPS:
+        state = state.with_message(step)
+        await handle.save(state, SHOP)
+
+
+SHOP_STEPS = (
+    Message.user("How much is the Peak jacket, and which sizes are there?"),
+    Message.assistant("", tool_calls=(ToolCall(id="1", name="get_price", arguments={"item": "Peak"}),)),
+    Message.tool(
+        ToolResult(tool_call_id="1", name="get_price", content='{"price": 89.9, "sizes": ["M", "L"]}', duration_ms=40)
+    ),
+    Message.assistant(
+        "The **Peak** jacket costs 89.90:\n\n| size | price | in stock |\n|---|---|---|\n| M | 89.90 | 4 |\n"
+        "| L | 89.90 | 1 |\n\n1. Choose a size.\n2. I put it aside for two days.\n"
+    ),
+    Message.user("Put L aside, please. And what did I pay for the last one?"),
+    Message.assistant("", tool_calls=(ToolCall(id="2", name="last_payment", arguments={"customer": "ada"}),)),
+    Message.tool(ToolResult(tool_call_id="2", name="last_payment", error="timeout after 5 s", duration_ms=5_000)),
+    Message.assistant("", tool_calls=(ToolCall(id="3", name="last_payment", arguments={"customer": "ada"}),)),
+    Message.tool(ToolResult(tool_call_id="3", name="last_payment", content="8.99", duration_ms=61)),
+    Message.assistant("You paid **8.99**, and L is put aside until Saturday."),
+)

@@ -23,6 +23,20 @@ QUOTES = "\"' onfocus=window.ran=3 autofocus x='"
 ADDRESS = "javascript:window.ran=4"
 TURNED = "abc\u202edef\u2066\u200b\x1b[31m\x07 end"
 TEMPLATE = "{{ 7*7 }}{% raw %}${window.ran=5}"
+MARKDOWN = """![cat](http://evil.test/d.png) [x](javascript:window.ran=6) <http://evil.test/e>
+
+<svg onload="window.ran=7"><script>window.ran=8</script></svg>
+
+| <img src=x onerror=window.ran=9> | [y]( JaVaScRiPt&#58;window.ran=10 ) |
+|---|---|
+| ![z](data:image/svg+xml;base64,PHN2Zz4=) | `<b>` |
+
+[x]: javascript:window.ran=11
+"""
+SVG = (
+    "data:image/svg+xml;base64,PHN2ZyB4bWxucz0iaHR0cDovL3d3dy53My5vcmcvMjAwMC9zdmciIG9ubG9hZD0id2luZG93LnJhbj0xMiIvPg=="
+)
+LONG_LINE = "wide" * 250_000
 ALL = f"{MARKUP}{SCRIPT}{QUOTES}{ADDRESS}{TURNED}{TEMPLATE}"
 SHOWN = [visible(text) for text in (MARKUP, SCRIPT, ADDRESS, TURNED, TEMPLATE)]
 THREAD = f"t/{ALL}"
@@ -46,6 +60,9 @@ async def stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
                 "tool_calls": [{"id": ALL, "name": ALL, "arguments": {ALL: ALL}}],
             },
             {"role": "tool", "tool_call_id": ALL, "name": ALL, "content": ALL},
+            {"role": "assistant", "content": MARKDOWN},
+            {"role": "user", "content": [{"type": "image_url", "image_url": {"url": SVG}}]},
+            {"role": "user", "content": LONG_LINE},
             {"$type": ALL, "href": ADDRESS, "src": "http://evil.test/c.js", ALL: [ALL, {ALL: ALL}]},
         ]
         first = {"messages": messages[:2], ALL: {ALL: ALL}}
@@ -100,6 +117,10 @@ async def test_nothing_runs_and_nothing_is_fetched(visit: Visit, name: str) -> N
         == 0
     )
     assert await page.locator("a[href^='javascript' i], form[action^='javascript' i]").count() == 0
+    assert await page.locator("img[src*=svg], main svg script, .said svg, .said img").count() == 0
+    leading_away = page.locator("a[href^='http']")
+    assert await leading_away.count() == await page.locator("a[href^='http'][rel='noopener noreferrer']").count()
+    assert await page.evaluate("document.documentElement.scrollWidth <= innerWidth")
     text = await page.locator("body").text_content()
     assert text is not None
     assert not any(character in text for character in "\u202e\u2066\x1b\x07")

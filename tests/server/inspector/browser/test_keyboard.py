@@ -71,7 +71,7 @@ async def focused_row(visit: Visit) -> int:
 
 async def test_parent_and_child_of_a_checkpoint(visit: Visit) -> None:
     page = await visit.go("t", TRIP)
-    await page.locator("a[data-open]", has_text="#5").first.click()
+    await page.locator("a[data-open]", has_text="#5").first.press("Enter")
     await page.wait_for_url("**/c/**")
     await visit.press("[")
     await page.get_by_role("heading", name="Checkpoint #4", exact=True).wait_for()
@@ -83,7 +83,7 @@ async def test_parent_and_child_of_a_checkpoint(visit: Visit) -> None:
 
 async def test_the_first_checkpoint_says_that_it_has_no_parent(visit: Visit) -> None:
     page = await visit.go("t", TRIP)
-    await page.locator("a[data-open]", has_text="#1").last.click()
+    await page.locator("a[data-open]", has_text="#1").last.press("Enter")
     await page.get_by_role("heading", name="Checkpoint #1", exact=True).wait_for()
     await visit.press("[")
     await visit.said("There is no parent here")

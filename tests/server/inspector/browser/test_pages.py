@@ -96,7 +96,8 @@ async def test_a_waiting_node_and_a_namespace_are_seen(visit: Visit) -> None:
     await page.get_by_role("navigation", name="Namespaces").get_by_text("planner:1").click()
     assert await page.locator("[data-row]").count() == 1
     await page.go_back()
-    await page.locator("[data-row]", has_text="waits for a person").locator("a[data-open]").click()
+    await page.locator("[data-row]", has_text="waits for a person").locator("a[data-open]").press("Enter")
+    await page.wait_for_url("**/c/**")
     assert "Refund 129.90 euros?" in await page.locator("main").inner_text()
 
 
@@ -118,7 +119,7 @@ async def test_an_address_can_be_shared_and_back_and_forward_work(visiting: Visi
     await page.wait_for_url("**/threads?q=trip*")
     await page.locator("a[data-open]").first.click()
     await page.wait_for_url(f"**/t/{TRIP}")
-    await page.locator(".what a").first.click()
+    await page.locator("[data-pane] a[data-changes]").press("Enter")
     await page.wait_for_url("**/diff/**")
     shown, shared = await page.locator("main").inner_text(), page.url
     other = await visiting()

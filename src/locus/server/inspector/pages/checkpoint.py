@@ -19,6 +19,7 @@ from locus.looking.formatting import dotted
 from locus.looking.histories import readable_metadata
 from locus.looking.reading import conversation
 from locus.looking.revisions import moment_of
+from locus.looking.saves import saves_of
 from locus.memory.model.codec import decode
 from locus.memory.model.ids import MAX_ID_LENGTH, MAX_QUERY_LENGTH, query_terms
 from locus.memory.model.manifest import decode_manifest, list_items
@@ -47,6 +48,8 @@ class CheckpointPageQuery(Query):
     text: Annotated[Text, Field(max_length=_MOST_PATH)] = ""
     words: Annotated[Text, Field(max_length=MAX_QUERY_LENGTH)] = ""
     """The words of the search that led here. They are marked, as `text` is."""
+    raw: Literal["", "1"] = ""
+    """`1` to show texts as they are, and not as Markdown."""
     at: Annotated[str, Field(max_length=40)] = ""
     """The time for which somebody asked the timeline."""
 
@@ -90,6 +93,8 @@ class ListPage:
     total: int
     hit: int | None = None
     """The number of the item with the most marked terms."""
+    new: int | None = None
+    """The number of the first item that came with this checkpoint; None if none did, or if nobody knows."""
 
     @property
     def earlier(self) -> int | None:
@@ -176,6 +181,7 @@ async def _part(pages: Pages, entry: Entry, query: CheckpointPageQuery) -> ListP
     """A page of the conversation, or of the list at the query's path: its end, unless the query names a start."""
     count = 1 if query.view == "item" else PAGE
     start = int(query.start) if query.start else -count
+    new = None
     if query.path:
         path = path_of(query.path)
         part = Range(path, start, count)
@@ -186,9 +192,13 @@ async def _part(pages: Pages, entry: Entry, query: CheckpointPageQuery) -> ListP
         if path_and_page is None:
             return None
         path, page = path_and_page
-    items = await off_loop(lambda: items_shown(page.items, page.start, whole=query.view == "item"))
+        (save,) = await saves_of(pages.store, [entry])
+        new = page.total - save.added if save.added and save.total == page.total else None
+    items = await off_loop(
+        lambda: items_shown(page.items, page.start, whole=query.view == "item", raw=bool(query.raw), terms=query.terms)
+    )
     hit = await off_loop(lambda: best_item(items, query.terms))
-    return ListPage(dotted(path), items, page.start, page.start + len(page.items), page.total, hit)
+    return ListPage(dotted(path), items, page.start, page.start + len(page.items), page.total, hit, new)
 
 
 async def _state(pages: Pages, entry: Entry) -> tuple[TreeNode, list[CutShown], int]:

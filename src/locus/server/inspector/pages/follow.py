@@ -157,7 +157,7 @@ def facts_of(rendering: Rendering, row: TimelineRow) -> FollowEvent:
         "time": time_of_day(entry.created_at),
         "ago": ago(entry.created_at),
         "chips": chips,
-        "lines": [[line.kind, line.who, line.text] for line in row.lines],
+        "lines": [["asked" if line.asks else line.kind, line.who, line.text] for line in row.lines],
         "facts": row.facts,
         "said": one_line(row.said, _SAID),
     }

@@ -12,7 +12,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from locus.errors import CapabilityError, ConfigurationError
-from locus.memory.model.ids import MAX_QUERY_LENGTH, query_terms
+from locus.memory.model.ids import MAX_ID_LENGTH, MAX_QUERY_LENGTH, query_terms
 from locus.memory.model.records import Hit
 from locus.server.inspector.pages.base import Pages
 from locus.server.inspector.words import Piece, marked
@@ -28,6 +28,8 @@ _ROLE = re.compile(r"(?:^|(?<=…)|(?<=[.!?)…] ))(user|assistant|system|tool|h
 
 class SearchQuery(Query):
     q: Annotated[str, Field(max_length=MAX_QUERY_LENGTH)] = ""
+    thread: Annotated[str, Field(max_length=MAX_ID_LENGTH)] = ""
+    """The thread to search; empty for all of them."""
     start: Annotated[str, Field(max_length=3, pattern="^[0-9]*$")] = ""
 
 
@@ -46,12 +48,16 @@ def routes(pages: Pages) -> list[Route]:
         hits: list[Hit] = []
         complete, note = True, None
         prefix = pages.authorized.prefix(request)
+        if query.thread and prefix is not None:
+            prefix = query.thread if query.thread.startswith(prefix) else None
         await pages.ready()
         try:
             terms = query_terms(query.q)
             if terms and prefix is not None:
                 best = await pages.store.search_terms(terms, start + PAGE + 1, prefix, SECONDS)
                 hits, complete = pages.authorized.visible(request, list(best)), best.complete
+                if query.thread:  # and not those whose ids begin with its id
+                    hits = [hit for hit in hits if hit.entry.thread_id == query.thread]
         except (ConfigurationError, CapabilityError) as error:
             terms, note = [], str(error)
         shown = [HitShown(hit, marked(spoken(hit.snippet), terms)) for hit in hits[start : start + PAGE]]

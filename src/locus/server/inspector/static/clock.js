@@ -2,11 +2,15 @@
 
 const zone = Intl.DateTimeFormat().resolvedOptions().timeZone;
 const clock = new Intl.DateTimeFormat("en-GB", { timeStyle: "medium" });
+const moment = new Intl.DateTimeFormat("en-GB", { dateStyle: "medium", timeStyle: "medium" });
 const day = new Intl.DateTimeFormat("en-GB", { dateStyle: "full" });
 
 /** Write the times in an element in the local zone. */
 export function toLocal(within) {
-  for (const time of within.querySelectorAll("time[data-clock]")) time.textContent = clock.format(new Date(time.dateTime));
+  for (const time of within.querySelectorAll("time[data-clock]")) {
+    const form = time.dataset.clock === "day" ? moment : clock;
+    time.textContent = form.format(new Date(time.dateTime));
+  }
 }
 
 /** The days of rows as they are here: another zone has other days. */

@@ -6,6 +6,7 @@ import { startFollowing } from "./follow.js";
 import { startKeyboard } from "./keyboard.js";
 import { showMark, startChoosing } from "./marks.js";
 import { prepareToAnnounce } from "./page.js";
+import { startPanes } from "./panes.js";
 import { startTheme } from "./theme.js";
 
 document.documentElement.setAttribute("data-scripts", "");
@@ -17,3 +18,4 @@ startKeyboard();
 startFollowing();
 showMark();
 startChoosing();
+startPanes();

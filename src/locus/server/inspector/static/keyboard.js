@@ -13,6 +13,8 @@ const KEYS = {
   k: () => move(-1),
   "/": () => {
     const filter = document.querySelector("#filter");
+    const fold = filter?.closest("details");
+    if (fold) fold.open = true;
     filter?.focus();
     filter?.select?.();
   },

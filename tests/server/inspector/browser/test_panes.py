@@ -1,0 +1,121 @@
+"""The timeline and the conversation side by side, and what a support engineer finds there in three clicks."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+from playwright.async_api import Browser, Page
+
+from tests.looking.stories import QUESTIONS, STORIES, tell_all
+from tests.server.inspector.browser.conftest import Visiting, visits
+from tests.server.inspector.browser.stores import LONG, TRIP
+from tests.server.inspector.browser.visits import Visit
+from tests.server.inspector.serving import inspecting
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def told(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("stories") / "agents.db"
+    await asyncio.to_thread(asyncio.run, tell_all(path))
+    return path
+
+
+async def in_pane(page: Page, number: int) -> None:
+    await page.locator("[data-pane] h2", has_text=f"Checkpoint #{number}").wait_for()
+
+
+async def test_keys_move_without_loading_the_page(visit: Visit) -> None:
+    page = await visit.go("t", TRIP)
+    await in_pane(page, 24)
+    await page.evaluate("window.stayed = true")
+    await visit.press("j", "j", "j")
+    await in_pane(page, 22)
+    await visit.press("k")
+    await in_pane(page, 23)
+    assert page.url.endswith(f"/t/{TRIP}#23")
+    assert await page.locator("[data-row][aria-current]").get_attribute("data-seq") == "23"
+    assert await page.evaluate("window.stayed")
+    await page.reload()
+    await in_pane(page, 23)
+
+
+async def test_the_pane_opens_at_what_the_save_added(visit: Visit) -> None:
+    page = await visit.go("t", LONG)
+    await in_pane(page, 34)
+    added = page.locator("[data-pane] article.new")
+    assert "Thank you." in await added.inner_text()
+    await page.wait_for_function("document.querySelector('[data-pane]').scrollTop > 0")
+    box, pane = await added.bounding_box(), await page.locator("[data-pane]").bounding_box()
+    assert box is not None
+    assert pane is not None
+    assert pane["y"] <= box["y"] < pane["y"] + pane["height"]
+
+
+async def test_a_click_shows_a_row_and_its_changes_beside_it(visit: Visit) -> None:
+    page = await visit.go("t", TRIP)
+    await in_pane(page, 24)
+    await page.locator("[data-row][data-seq='9'] a[data-open]").click()
+    await in_pane(page, 9)
+    await page.locator("[data-pane]").get_by_text("What changed here").click()
+    await page.locator("[data-pane] h2", has_text="What changed").first.wait_for()
+    assert page.url.endswith(f"/t/{TRIP}#9")
+
+
+async def test_the_scrubber_goes_through_the_turns(visit: Visit) -> None:
+    page = await visit.go("t", TRIP)
+    await in_pane(page, 24)
+    await page.locator("[data-scrubber] input").focus()
+    await visit.press("Home")
+    await in_pane(page, 4)
+    assert await page.locator("[data-scrubber] output").inner_text() == "1 of 6"
+
+
+async def test_two_rows_are_chosen_and_a_third_lets_go_of_the_first(visit: Visit) -> None:
+    page = await visit.go("t", TRIP)
+    for number in (2, 5, 9):
+        await page.locator(f"input[name=pick][value='{number}']").check()
+    picked = await page.locator("input[name=pick]:checked").evaluate_all("boxes => boxes.map(box => box.value)")
+    assert sorted(map(int, picked)) == [5, 9]
+    await page.get_by_role("button", name="Compare #5 with #9").click()
+    await page.wait_for_url("**/diff/**")
+
+
+async def test_a_narrow_screen_has_pages_and_content_first(visiting: Visiting) -> None:
+    visit = await visiting(viewport={"width": 390, "height": 844})
+    page = await visit.go("t", TRIP)
+    assert await page.locator("[data-pane]").is_hidden()
+    assert await page.locator("#filter").is_hidden()
+    box = await page.locator("[data-row]").first.bounding_box()
+    assert box is not None
+    assert box["y"] < 422
+    await page.locator("[data-row] a[data-open]").first.click()
+    await page.wait_for_url("**/c/**")
+    assert await page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
+@pytest.mark.parametrize("thread_id", STORIES)
+async def test_both_questions_are_answered_in_three_clicks(browser: Browser, told: Path, thread_id: str) -> None:
+    """Which turn brought the wrong price, and what did the agent know just then?"""
+    with inspecting(told) as served:
+        async with visits(browser) as begin:
+            visit = await begin(served)
+            page = visit.page
+            rows = page.locator("[data-row]", has=page.locator(".row-id").get_by_text(thread_id, exact=True))
+            await rows.locator("a[data-open]").click()  # 1: the thread
+            wrong = page.locator("[data-row]", has_text="← 8.99").first
+            await wrong.wait_for()
+            above = page.locator(".rows [data-row]")
+            assert QUESTIONS[1] in await above.locator("..").inner_text()  # the turn is there to read, with its time
+            number = await wrong.get_attribute("data-seq")
+            clock = await wrong.locator("time[data-clock]").inner_text()
+            assert len(clock.split(":")) == 3
+            await wrong.locator("a[data-open]").click()  # 2: the save that brought it
+            await in_pane(page, int(number or 0))
+            known = await page.locator("[data-pane]").inner_text()
+            assert "89.90" in known
+            assert "8.99" in known
