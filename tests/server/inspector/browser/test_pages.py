@@ -60,8 +60,10 @@ async def test_a_conversation_reads_like_one(visiting: Visiting, scripts: bool) 
     visit = await visiting(java_script_enabled=scripts)
     page = visit.page
     await page.locator("[data-row]", has_text=SESSION).locator("a[data-open]").click()
+    await page.wait_for_url("**/t/**")
     await page.locator("[data-row] a[data-open]").first.click()
     turns = page.locator("article.turn")
+    await turns.first.wait_for()
     assert [await turns.nth(at).locator(".role").inner_text() for at in range(await turns.count())] == [
         "user",
         "assistant",
@@ -118,7 +120,7 @@ async def test_an_address_can_be_shared_and_back_and_forward_work(visiting: Visi
     await page.keyboard.press("Enter")
     await page.wait_for_url("**/threads?q=trip*")
     await page.locator("a[data-open]").first.click()
-    await page.wait_for_url(f"**/t/{TRIP}")
+    await page.wait_for_url(f"**/t/{TRIP}*")
     await page.locator("[data-pane] a[data-changes]").press("Enter")
     await page.wait_for_url("**/diff/**")
     shown, shared = await page.locator("main").inner_text(), page.url
@@ -126,7 +128,7 @@ async def test_an_address_can_be_shared_and_back_and_forward_work(visiting: Visi
     await other.page.goto(shared)
     assert await other.page.locator("main").inner_text() == shown
     await page.go_back()
-    await page.wait_for_url(f"**/t/{TRIP}")
+    await page.wait_for_url(f"**/t/{TRIP}*")
     await page.go_back()
     assert await page.locator("#filter").input_value() == "trip*"
     await page.go_forward()
