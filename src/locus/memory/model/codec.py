@@ -181,8 +181,12 @@ def _explain(value: Any, path: tuple[str | int, ...], depth: int = MAX_DEPTH) ->
         for index, item in enumerate(value):
             _explain(item, (*path, index), depth - 1)
     elif isinstance(value, str):
-        if any("\ud800" <= char <= "\udfff" for char in value):
-            raise SerializationError(f"{here} holds a lone surrogate, which is no Unicode text", path_text(path))
+        try:
+            value.encode()  # in C: a tool may answer with millions of digits, which all come here
+        except UnicodeEncodeError:
+            raise SerializationError(
+                f"{here} holds a lone surrogate, which is no Unicode text", path_text(path)
+            ) from None
     elif isinstance(value, float):
         if not math.isfinite(value):
             raise SerializationError(f"{here} is {value}, which JSON does not have", path_text(path))
