@@ -172,7 +172,7 @@ def test_a_fork_takes_the_workspace_along(locus: Commands, folder: Path) -> None
     assert locus.piped("fork", "acme/1", "acme/again", cwd=folder).code == 4
     assert locus.piped("fork", "acme/1@nothing", "x", cwd=folder).code == 3
     assert locus.piped("fork", "acme/1", "small", "--ancestors", "0", cwd=folder).code == 0
-    assert len(locus.piped("log", "small", cwd=folder).lines) == 1
+    assert len(locus.piped("log", "small", "--json", cwd=folder).lines) == 1
 
 
 def test_old_checkpoints_are_removed(locus: Commands, folder: Path) -> None:
@@ -180,7 +180,7 @@ def test_old_checkpoints_are_removed(locus: Commands, folder: Path) -> None:
     assert (said["checkpoints"], said["dry_run"]) == (12, True)
     said = json.loads(locus.piped("vacuum", "--keep-last", "2", "--apply", "--json", cwd=folder).out)
     assert (said["checkpoints"], said["dry_run"]) == (12, False)
-    assert len(locus.piped("log", "acme/1", cwd=folder).lines) == 2
+    assert len(locus.piped("log", "acme/1", "--json", cwd=folder).lines) == 2
     assert json.loads(locus.piped("vacuum", "--older-than", "1h", "--json", cwd=folder).out)["checkpoints"] == 0
     assert locus.piped("vacuum", "--older-than", "soon", cwd=folder).code == 2
 

@@ -20,7 +20,7 @@ from typing import Any, Final
 from locus.looking.formatting import visible
 from locus.looking.reading import Conversation, exported_pages
 from locus.looking.tool_calls import speaker_of
-from locus.memory.conversations import utterance_of
+from locus.memory.conversations import THOUGHTS, Utterance, utterance_of, utterances_of
 from locus.memory.model.codec import decode, encode, encode_trusted
 from locus.memory.model.records import Entry, Run, Stored, Write
 from locus.memory.store import CheckpointStore
@@ -116,11 +116,11 @@ def _blocks(conversations: Iterable[Conversation]) -> Iterator[str]:
         yield f"# {_plain(conversation.entry.thread_id)}"
         yield "\n".join(f"- {name}: {_plain(value)}" for name, value in facts(conversation.entry))
         for position, item in enumerate(conversation.items):
-            said = utterance_of(item)
-            yield f"## {position}. {_plain(speaker_of(said))}"
-            if said.text:
-                yield _quoted(said.text)
-            yield from (_fenced(f"{call.name} {_pretty(call.arguments)}") for call in said.calls)
+            for said in utterances_of(item):
+                yield f"## {position}. {_plain(speaker_of(said))}"
+                if said.text:
+                    yield _quoted(said.text)
+                yield from (_fenced(f"{call.name} {_pretty(call.arguments)}") for call in said.calls)
         if conversation.rest:
             yield "## State"
             yield _fenced(_pretty(conversation.rest), "json")
@@ -181,15 +181,18 @@ def _section(conversation: Conversation) -> Iterator[str]:
 
 
 def _article(position: int, item: Any) -> str:
-    said = utterance_of(item)
-    role = said.role if said.role in _COLOURED_ROLES else "other"
-    text = f"<p>{_escaped(said.text)}</p>" if said.text else ""
-    calls = "".join(
-        f"<pre><b>{_escaped(call.name)}</b> {_escaped(_pretty(call.arguments))}</pre>" for call in said.calls
-    )
+    whole = utterance_of(item)
+    role = whole.role if whole.role in _COLOURED_ROLES else "other"
     folded = f"<details><summary>JSON</summary><pre>{_escaped(_pretty(item))}</pre></details>"
-    heading = f"<h2><span>{position}</span> {_escaped(speaker_of(said))}</h2>"
-    return f'<article class="{role}">{heading}{text}{calls}{folded}</article>'
+    heading = f"<h2><span>{position}</span> {_escaped(speaker_of(whole))}</h2>"
+    return f'<article class="{role}">{heading}{"".join(map(_words, utterances_of(item)))}{folded}</article>'
+
+
+def _words(said: Utterance) -> str:
+    label = "<b>thinks:</b> " if said.role == THOUGHTS else ""
+    text = f"<p>{label}{_escaped(said.text)}</p>" if said.text else ""
+    calls = (f"<pre><b>{_escaped(call.name)}</b> {_escaped(_pretty(call.arguments))}</pre>" for call in said.calls)
+    return text + "".join(calls)
 
 
 def _escaped(text: str) -> str:
