@@ -3,8 +3,9 @@
 Every store keeps these laws:
 
 - Namespaces are tuples of any text, and never cross: `("a/b",)` and `("a", "b")` are two.
-- Versions count from 1, and go on after a deletion where a store keeps counting. A writer with `if_version` is refused if it has not seen the newest one. An `Item` as
-  `if_version` means that very version, even if the item was deleted and put again.
+- Versions count from 1, and go on after a deletion where a store keeps counting. A writer with `if_version` is refused
+  if it has not seen the newest one. An `Item` as `if_version` means that very version, even if the item was deleted and
+  put again.
 - Deleting and erasing remove every version. Nothing that was deleted comes back.
 - Filters and the namespace apply before the limit. Order is by score, then path, then key, so no page loses or repeats
   an item that stays as it is.

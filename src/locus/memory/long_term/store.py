@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from itertools import islice, takewhile
 from typing import Any
 
-from locus.errors import ConflictError, CorruptCheckpointError, DamagedThreadsWarning
+from locus.errors import CheckpointNotFoundError, ConflictError, CorruptCheckpointError, DamagedThreadsWarning
 from locus.memory.engine import Expires
 from locus.memory.long_term.items import DELETED, MARK, SOURCE, Item, has_ended, item_of, payload_of
 from locus.memory.long_term.names import (
@@ -30,7 +30,7 @@ from locus.memory.model.codec import decode, encode
 from locus.memory.model.ids import new_id
 from locus.memory.model.payloads import dict_payload
 from locus.memory.model.plan import Planner
-from locus.memory.model.records import ANY, DEFAULT_NAMESPACE, Commit, Entry, Stored, Unset, Verdict
+from locus.memory.model.records import ANY, DEFAULT_NAMESPACE, Commit, Entry, Outcome, Stored, Unset, Verdict
 from locus.memory.store import CheckpointStore
 
 SPACE = "memory"
@@ -102,7 +102,7 @@ class ItemStore:
                     parent_id=base if unconditional and required else ANY,
                     parent_required=unconditional and required,
                 )
-                outcome = await self.store.commit(commit)
+            outcome = await self._send(commit)
             if outcome.verdict is Verdict.COMMITTED:
                 return Item(**{**vars(item), "version": outcome.seq, "rev": commit.checkpoint_id})
             if outcome.verdict is Verdict.CONFLICT:
@@ -123,7 +123,7 @@ class ItemStore:
             raise _refused(item.version if item else None, given[0])
         async with self.store.using():
             commit = self._commit(name, MARK, datetime.now(UTC), metadata={DELETED: True}, if_latest=item.rev)
-            outcome = await self.store.commit(commit)
+        outcome = await self._send(commit)
         if outcome.verdict is not Verdict.COMMITTED:
             latest = await self.current(namespace, key)
             raise _refused(latest.version if latest else None, given[0])
@@ -252,6 +252,16 @@ class ItemStore:
             entries = await engine.history(name, None, None, up_to + 1)
             if entries:
                 await engine.delete(name, None, {entry.seq: entry.rev for entry in entries})
+
+    async def _send(self, commit: Commit) -> Outcome:
+        """Send a commit. A server refuses one with an error of its own, which names the thread."""
+        try:
+            async with self.store.using():
+                return await self.store.commit(commit)
+        except ConflictError:
+            return Outcome(Verdict.CONFLICT)
+        except CheckpointNotFoundError:
+            return Outcome(Verdict.NO_PARENT)
 
     def _commit(
         self,
