@@ -8,6 +8,7 @@ import io
 import json
 import os
 import sqlite3
+import stat
 import subprocess
 import sys
 from argparse import Namespace
@@ -205,6 +206,7 @@ def test_threads_are_exported(locus: Commands, folder: Path, kind: str) -> None:
     assert (said.code, said.err) == (0, "")
     file = folder / f"out.{kind}"
     assert locus.piped("export", "acme/1", "other/1", "-o", file.name, cwd=folder).out == ""
+    assert os.name == "nt" or stat.S_IMODE(file.stat().st_mode) == 0o600, "as a store is made"
     found = file.read_text(encoding="utf-8")
     assert found == said.out or kind == "html", "which says when it was made"
     assert "acme/1 3" in found

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, TextIO
 from locus.cli import commands
 from locus.cli.terminal import ProgressLine, Terminal
 from locus.errors import ConfigurationError
+from locus.memory.runtime.private import create_file
 
 if TYPE_CHECKING:
     from locus.memory.store import CheckpointStore
@@ -82,7 +83,8 @@ def _new_file(name: str) -> Iterator[TextIO]:
     try:
         if target.exists():
             raise FileExistsError
-        with part.open("x", encoding="utf-8", errors="surrogatepass") as file:
+        # For its owner, like a store on this machine.
+        with os.fdopen(create_file(part), "w", encoding="utf-8", errors="surrogatepass") as file:
             yield file
             file.flush()
             os.fsync(file.fileno())

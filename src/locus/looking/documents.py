@@ -132,8 +132,8 @@ def _plain(text: str) -> str:
 
 
 def _quoted(text: str) -> str:
-    """A text as a quotation; nothing in it can be taken for HTML, or end the quotation."""
-    shown = visible(text, keep=_LINES).replace("&", "&amp;").replace("<", "&lt;")
+    """A text as a quotation: nothing in it ends that, can be taken for HTML, or makes a viewer fetch an image."""
+    shown = visible(text, keep=_LINES).replace("&", "&amp;").replace("<", "&lt;").replace("![", "!&#91;")
     return "\n".join(f"> {line}".rstrip() for line in shown.split("\n"))
 
 
