@@ -197,6 +197,27 @@ def test_threads_are_chosen_by_time(locus: Commands, told: Path, dated: Path) ->
     assert "go with neither" in locus.piped("threads", "--since", "yesterday", "--after", "x", cwd=dated).err
 
 
+def test_the_newest_are_the_newest_after_an_import(locus: Commands, dated: Path, tmp_path: Path) -> None:
+    async def story() -> None:
+        async with sqlite_checkpointer(tmp_path / "agents.db") as checkpointer:
+            for name in ("a", "b", "c"):
+                await checkpointer.save(AgentState().with_message(Message.user("Now.")), name)
+
+    asyncio.run(story())
+    lines = [json.loads(line) for line in (dated / "dated.jsonl").read_text().splitlines()]
+    for line in lines:
+        if "created_at" in line:
+            line["created_at"] = line["created_at"].replace("20", "19", 1)  # a hundred years earlier
+    (tmp_path / "old.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    assert locus.piped("import", "jsonl", "old.jsonl", "sqlite:agents.db", cwd=tmp_path).code == 0
+    shown = locus.piped("threads", "--recent", "--json", cwd=tmp_path)
+    assert [json.loads(line)["thread_id"] for line in shown.lines] == ["c", "b", "a", "t"]
+    first = locus.piped("threads", "--recent", "-n", "2", cwd=tmp_path)
+    cursor = first.err.split()[-1].strip("'")
+    rest = locus.piped("threads", "--recent", "--before", cursor, cwd=tmp_path)
+    assert [line.split()[0] for line in [*first.lines, *rest.lines]] == ["c", "b", "a", "t"]
+
+
 def test_thoughts_and_system_prompts_are_shown(locus: Commands, tmp_path: Path) -> None:
     async def story() -> None:
         async with sqlite_checkpointer(tmp_path / "agents.db") as checkpointer:
