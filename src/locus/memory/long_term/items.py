@@ -112,7 +112,7 @@ def item_of(stored: Stored) -> Item | None:
             datetime.fromisoformat(data["created_at"]),
             entry.created_at,
             entry.seq,
-            decode(entry.metadata).get(SOURCE),
+            None if entry.metadata == "{}" else decode(entry.metadata).get(SOURCE),
             None if ends is None else datetime.fromisoformat(ends),
             data["ttl_seconds"],
             index,

@@ -19,6 +19,9 @@ from locus.memory.long_term.names import Namespace, path_of
 from locus.memory.model.codec import texts_in
 from locus.memory.model.ids import words
 
+PAGE = 500
+"""The number of items that are read at once."""
+
 WHOLE = "$"
 """The path of a whole value."""
 
@@ -44,7 +47,7 @@ class Question:
 class ItemSource(Protocol):
     """The items that a search may find: those of one store that have neither ended nor been deleted."""
 
-    def pages(self, prefix: Namespace) -> AsyncGenerator[list[Item]]:
+    def pages(self, prefix: Namespace, size: int = PAGE) -> AsyncGenerator[list[Item]]:
         """All items below a namespace, by path and key, in pages. Damaged ones are left out, with a warning."""
 
     async def current(self, namespace: Namespace, key: str) -> Item | None:
@@ -75,7 +78,8 @@ class RanksByWords:
             raise ConfigurationError("this memory has no vectors: search by words, with a query alone")
         terms = frozenset(words(question.text))
         best: list[Found] = []
-        async for page in source.pages(question.prefix):
+        size = PAGE if terms or question.wanted else max(1, min(most, PAGE))
+        async for page in source.pages(question.prefix, size):
             admitted = [found_of(item, score_of(item, terms)) for item in page if question.admits(item)]
             if not terms:  # they come in their order
                 best += admitted

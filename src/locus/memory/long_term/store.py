@@ -26,6 +26,7 @@ from locus.memory.long_term.names import (
     whole_name,
     within,
 )
+from locus.memory.long_term.ranking import PAGE
 from locus.memory.model.codec import decode, encode
 from locus.memory.model.ids import new_id
 from locus.memory.model.payloads import dict_payload
@@ -34,7 +35,6 @@ from locus.memory.model.records import ANY, DEFAULT_NAMESPACE, Commit, Entry, Ou
 from locus.memory.store import CheckpointStore
 
 SPACE = "memory"
-PAGE = 500
 _ATTEMPTS = 8
 
 
@@ -130,8 +130,8 @@ class ItemStore:
         await self._remove_versions(name, outcome.seq)
         return True
 
-    async def pages(self, prefix: Namespace) -> AsyncGenerator[list[Item]]:
-        async with aclosing(self.under(path_of(prefix))) as pages:
+    async def pages(self, prefix: Namespace, size: int = PAGE) -> AsyncGenerator[list[Item]]:
+        async with aclosing(self.under(path_of(prefix), limit=size)) as pages:
             async for page in pages:
                 yield page
 
