@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from locus.errors import CorruptCheckpointError, UnsupportedFormatError
@@ -51,6 +51,16 @@ _STATES: Final[Mapping[str, Stand]] = {
     "interrupted": Stand.WAITS,
     "failed": Stand.FAILED,
 }
+_TASKS: Final[Mapping[str, Stand]] = {
+    "submitted": Stand.RUNNING,
+    "working": Stand.RUNNING,
+    "completed": Stand.DONE,
+    "input_required": Stand.WAITS,
+    "auth_required": Stand.WAITS,
+    "failed": Stand.FAILED,
+    "rejected": Stand.FAILED,
+}
+"""What the state of a task of A2A says about it."""
 _RUN_AT_THE_END: Final = frozenset({"openai-agents", "pydantic-ai"})
 """The namespaces of frameworks that save a call without its result only if a person has to allow it."""
 _INTERRUPT, _ERROR = "__interrupt__", "__error__"
@@ -226,6 +236,13 @@ def _save(stored: Stored, read: _Read) -> Save:
             stand = Stand.FAILED
             previews.append(Preview(Kind.FAILED, "error", first_words(_words(decode(write.value)))))
     previews += _errors(head, before)
+    task = _task_status(head)
+    if task is not None:
+        stand, told = _TASKS.get(_state_of_task(task), stand), task.get("message")
+        if isinstance(told, dict) and task != _task_status(None if before is None else decode(before.head)):
+            parts = _list_at(stored, ("status", "message", "parts"), told.get("parts"), read.runs)
+            words = previews_of({**told, "parts": parts})
+            previews += [replace(one, kind=Kind.WAITS) for one in words] if stand is Stand.WAITS else words
     if "langgraph" in head and stand is None and _has_next(head):
         stand = Stand.RUNNING
     together = facts_together(facts).with_defaults(facts_of(metadata)).with_defaults(_counted(head, before))
@@ -432,6 +449,16 @@ def _errors(head: Any, before: Stored | None, path: Path = ("errors",)) -> list[
     errors = _in_head(head, path)
     new = errors[_shared(errors, before, path) :]
     return [Preview(Kind.FAILED, "error", first_words(error)) for error in new[-MOST:] if isinstance(error, str)]
+
+
+def _task_status(head: Any) -> Mapping[str, Any] | None:
+    """The status of a task of A2A: its state, and what the agent says with it. None if the payload is none."""
+    status = head.get("status") if isinstance(head, dict) else None
+    return status if isinstance(status, dict) and isinstance(status.get("state"), str) else None
+
+
+def _state_of_task(status: Mapping[str, Any]) -> str:
+    return str(status["state"]).lower().removeprefix("task_state_").replace("-", "_")
 
 
 def _counted(head: Any, before: Stored | None) -> Facts:
