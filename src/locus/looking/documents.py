@@ -21,13 +21,15 @@ from locus.looking.formatting import visible
 from locus.looking.reading import Conversation, exported_pages
 from locus.looking.tool_calls import speaker_of
 from locus.memory.conversations import THOUGHTS, Utterance, utterance_of, utterances_of
-from locus.memory.model.codec import decode, encode, encode_trusted
+from locus.memory.model.codec import MAX_DEPTH, decode, encode, encode_trusted
 from locus.memory.model.records import Entry, Run, Stored, Write
 from locus.memory.store import CheckpointStore
 
 JSONL_FORMAT: Final = 1
 _LONG: Final = 250_000
 """Characters of a JSON line that another thread writes, so that others have their turn meanwhile."""
+_DEPTH: Final = MAX_DEPTH + 4
+"""What is stored may be as deep as `MAX_DEPTH`, and a line has it a few levels further inside."""
 _LINES: Final = "\n\t"
 _COLOURED_ROLES: Final = frozenset({"user", "assistant", "tool", "system"})
 
@@ -68,7 +70,7 @@ async def _written(size: int, line: Callable[[], str]) -> str:
 def _run_line(run: Run) -> str:
     return (
         f'{{"branch":{json.dumps(run.branch)},"run":{run.number},"start":{run.start},'
-        f'"items":{encode(decode(run.items))}}}'
+        f'"items":{encode(decode(run.items), depth=_DEPTH)}}}'
     )
 
 
@@ -84,7 +86,8 @@ def _checkpoint_line(stored: Stored, writes: Iterable[Write]) -> str:
             "state": decode(stored.head),
             "lists": decode(stored.manifest),
             "writes": [{**write._asdict(), "value": decode(write.value)} for write in writes],
-        }
+        },
+        depth=_DEPTH,
     )
 
 
