@@ -8,14 +8,15 @@ for everybody, and a sweep removes what is left.
 from __future__ import annotations
 
 import warnings
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Hashable
 from contextlib import aclosing, suppress
+from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import islice, takewhile
 from typing import Any
 
 from locus.errors import CheckpointNotFoundError, ConflictError, CorruptCheckpointError, DamagedThreadsWarning
-from locus.memory.engine import Expires
+from locus.memory.engine import Expires, TellsState
 from locus.memory.long_term.items import DELETED, MARK, SOURCE, Item, has_ended, item_of, payload_of
 from locus.memory.long_term.names import (
     PREFIX,
@@ -110,6 +111,14 @@ class ItemStore:
                 raise _refused(latest.version if latest else None, _number_of(if_version))
         raise ConflictError("this item keeps being changed by other writers; try again")
 
+    async def renew(self, item: Item) -> bool:
+        """Keep an item that was read, with other vectors, as a new version. False if somebody has changed it since."""
+        try:
+            await self.put(replace(item, updated_at=datetime.now(UTC)), item)
+        except ConflictError:
+            return False
+        return True
+
     async def delete(self, namespace: Namespace, key: str, if_version: Item | int | Unset | None = ANY) -> bool:
         """Remove every version of an item. True if there was one that had not ended."""
         name = item_id(namespace, key)
@@ -129,6 +138,11 @@ class ItemStore:
             raise _refused(latest.version if latest else None, given[0])
         await self._remove_versions(name, outcome.seq)
         return True
+
+    async def state(self) -> Hashable | None:
+        """Something that differs whenever an item was put or removed; None if the store cannot tell cheaply."""
+        async with self.store.using() as engine:
+            return await engine.state() if isinstance(engine, TellsState) else None
 
     async def pages(self, prefix: Namespace, size: int = PAGE) -> AsyncGenerator[list[Item]]:
         async with aclosing(self.under(path_of(prefix), limit=size)) as pages:
