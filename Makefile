@@ -1,7 +1,7 @@
 # make demo and make test are all that a newcomer needs. Both build .venv themselves, from Python 3.11+ alone;
 # PYTHON=... says which one. ARGS=... goes to pytest, the benchmark or the soak run.
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint format bench soak clean dev-env demo-env
+.PHONY: help demo test lint format bench soak suites clean dev-env demo-env
 
 PY := .venv/bin/python
 # Hundreds of Pythons are started by the tests. Where this is set, each would compile all that it imports.
@@ -44,6 +44,10 @@ soak: dev-env ## campaigns of faults on every store, then long kill and load tes
 	@echo "» soak"
 	$(if $(CAMPAIGN),@$(PY) -m tests.soak $(CAMPAIGN),$(if $(ARGS),,@$(PY) -m tests.soak))
 	$(if $(CAMPAIGN),$(if $(ARGS),@$(PY) -m pytest -m soak --timeout 0 $(ARGS)),@$(PY) -m pytest -m soak --timeout 0 $(ARGS))
+
+suites: dev-env ## a framework's own tests on our stores; ARGS="langgraph /path/to/a/clone"
+	@echo "» suites"
+	@$(PY) -m tests.suites $(ARGS)
 
 clean: ## remove .venv and everything else that was generated
 	@echo "» clean"

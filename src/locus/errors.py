@@ -16,6 +16,8 @@
         ├── CapabilityError             this backend cannot do that (also a NotImplementedError)
         ├── CorruptCheckpointError      what is stored cannot be read back
         │   └── UnsupportedFormatError  it was written by a newer version of Locus
+        ├── EmbeddingError              an embedder failed, or made something else than vectors
+        │   └── EmbeddingMismatchError  stored vectors are of another model; `.count` says how many
         └── BackendUnavailableError     the store could not be reached, or did not answer
 
 A method that returns `None` or `False` knows that something does not exist. If it could not find out, it raises.
@@ -116,6 +118,18 @@ class UnsupportedFormatError(CorruptCheckpointError):
     """The stored format is newer than this version of Locus understands: upgrade `locus-state`."""
 
 
+class EmbeddingError(CheckpointError):
+    """An embedder failed, or made something else than the vectors that it was asked for."""
+
+
+class EmbeddingMismatchError(EmbeddingError):
+    """Vectors of items are of another model than the memory's. `count` says of how many; `reindex()` mends it."""
+
+    def __init__(self, message: str, count: int = 0) -> None:
+        super().__init__(message)
+        self.count = count
+
+
 class BackendUnavailableError(CheckpointError):
     """The store could not be reached or did not answer. Whether a thread exists is unknown.
 
@@ -125,6 +139,10 @@ class BackendUnavailableError(CheckpointError):
 
     code: str | None = None
     retry_after: float | None = None
+
+
+class OwedVectorsWarning(UserWarning):
+    """An embedder failed while items were put. They are saved, and found by words; `reindex()` makes their vectors."""
 
 
 class DamagedThreadsWarning(UserWarning):

@@ -8,6 +8,7 @@ import io
 import json
 import os
 import sqlite3
+import stat
 import subprocess
 import sys
 from argparse import Namespace
@@ -172,7 +173,7 @@ def test_a_fork_takes_the_workspace_along(locus: Commands, folder: Path) -> None
     assert locus.piped("fork", "acme/1", "acme/again", cwd=folder).code == 4
     assert locus.piped("fork", "acme/1@nothing", "x", cwd=folder).code == 3
     assert locus.piped("fork", "acme/1", "small", "--ancestors", "0", cwd=folder).code == 0
-    assert len(locus.piped("log", "small", cwd=folder).lines) == 1
+    assert len(locus.piped("log", "small", "--json", cwd=folder).lines) == 1
 
 
 def test_old_checkpoints_are_removed(locus: Commands, folder: Path) -> None:
@@ -180,7 +181,7 @@ def test_old_checkpoints_are_removed(locus: Commands, folder: Path) -> None:
     assert (said["checkpoints"], said["dry_run"]) == (12, True)
     said = json.loads(locus.piped("vacuum", "--keep-last", "2", "--apply", "--json", cwd=folder).out)
     assert (said["checkpoints"], said["dry_run"]) == (12, False)
-    assert len(locus.piped("log", "acme/1", cwd=folder).lines) == 2
+    assert len(locus.piped("log", "acme/1", "--json", cwd=folder).lines) == 2
     assert json.loads(locus.piped("vacuum", "--older-than", "1h", "--json", cwd=folder).out)["checkpoints"] == 0
     assert locus.piped("vacuum", "--older-than", "soon", cwd=folder).code == 2
 
@@ -205,6 +206,7 @@ def test_threads_are_exported(locus: Commands, folder: Path, kind: str) -> None:
     assert (said.code, said.err) == (0, "")
     file = folder / f"out.{kind}"
     assert locus.piped("export", "acme/1", "other/1", "-o", file.name, cwd=folder).out == ""
+    assert os.name == "nt" or stat.S_IMODE(file.stat().st_mode) == 0o600, "as a store is made"
     found = file.read_text(encoding="utf-8")
     assert found == said.out or kind == "html", "which says when it was made"
     assert "acme/1 3" in found

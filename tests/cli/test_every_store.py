@@ -139,7 +139,7 @@ def test_the_same_answers_everywhere(locus: Commands, store: TestStore, tmp_path
     found = document(locus.piped("bisect", "acme/agent", "--to", "cp-3", "--appears", "order 2", "--json"))
     assert (found["found"]["checkpoint_id"], found["before"]["checkpoint_id"]) == ("cp-2", "cp-1")
     assert [one["checkpoint_id"] for one in records(locus.piped("find", "turn=2", "--json"))] == ["cp-2"]
-    searched = locus.piped("search", "song", "--index", "--json")
+    searched = locus.piped("search", "song", "--json")
     if url_of(store).startswith(("s3:", "redis:")):  # which has no module for it here
         assert searched.code == 5
     else:

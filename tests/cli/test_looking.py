@@ -108,6 +108,11 @@ def test_a_checkpoint(locus: Commands, folder: Path) -> None:
     [
         ["threads"],
         ["log", "alice", "--graph", "--stat"],
+        ["log", "alice"],
+        ["log", "alice", "--graph"],
+        ["search", "order"],
+        ["diff", "alice@#1", "alice"],
+        ["bisect", "alice", "order 3"],
         ["show", "alice"],
         ["find", "turn=3"],
         ["show", "alice", "--raw"],

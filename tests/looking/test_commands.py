@@ -13,6 +13,7 @@ import pytest
 from locus.core.messages import Message
 from locus.core.state import AgentState
 from locus.memory.backends import sqlite_checkpointer
+from locus.memory.storage import StorageBackend
 from tests.cli.terminals import Commands, commands
 from tests.looking.stories import QUESTIONS, STORIES, WAITING
 
@@ -126,3 +127,118 @@ def test_times_are_local_or_in_utc(locus: Commands, dated: Path) -> None:
     for words, zone, hour in (([], "UTC", "14"), ([], "Asia/Tokyo", "23"), (["--utc"], "Asia/Tokyo", "14")):
         said = locus.piped("log", "t", "--before", "#40", "-n", "1", *words, cwd=dated, env={"TZ": zone})
         assert said.lines[0].split()[2] == f"{hour}:00:30"
+
+
+@pytest.mark.parametrize("thread_id", [name for name in STORIES if name != "langgraph-deltas"])
+def test_a_search_says_who_said_it(locus: Commands, told: Path, thread_id: str) -> None:
+    said = locus.piped("search", WRONG, "--thread", thread_id, "--json", cwd=told.parent)
+    found = [json.loads(line) for line in said.lines]
+    assert {one["thread_id"] for one in found} == {thread_id}
+    assert {one["role"] for one in found} <= {"tool", "assistant"}
+    assert all(WRONG in one["excerpt"] for one in found)
+    shown = locus.on_terminal("search", WRONG, "--thread", thread_id, "--role", "tool", cwd=told.parent)
+    assert ("tool" in shown.out, f"\x1b[1;7m{WRONG}\x1b[0m" in shown.out) == (True, True) or not any(
+        one["role"] == "tool" for one in found
+    )
+
+
+def test_numbers_count_as_they_are_written(locus: Commands, tmp_path: Path) -> None:
+    async def story() -> None:
+        async with sqlite_checkpointer(tmp_path / "agents.db") as checkpointer:
+            for name, text in (
+                ("apart", "80 % of 99 people, or 8 of 10, said so. " + "Much is said. " * 40 + "You paid 99."),
+                ("there", "80 % of all. " + "Much is said here, too. " * 40 + "You paid 8.99 for it."),
+                ("larger", "It was 18.99, or 8.995, and 8 of 99."),
+            ):
+                await checkpointer.save(AgentState().with_message(Message.user(text)), name)
+
+    asyncio.run(story())
+    first = json.loads(locus.piped("search", WRONG, "--json", cwd=tmp_path).lines[0])
+    assert (first["thread_id"], "You paid 8.99 for it." in first["excerpt"]) == ("there", True)
+    shown = locus.on_terminal("search", WRONG, cwd=tmp_path).out
+    assert shown.count("\x1b[1;7m") == 1
+    assert "\x1b[1;7m8.99\x1b[0m" in shown
+
+
+def test_a_search_is_narrowed_by_time(locus: Commands, dated: Path) -> None:
+    yesterday = f"{datetime.now(UTC) - timedelta(days=1):%Y-%m-%d}"
+    words = ["search", "Hour", "-n", "500", "--since", f"{yesterday}T14:00", "--until", f"{yesterday}T16:00", "--json"]
+    found = [json.loads(line) for line in locus.piped(*words, cwd=dated, env={"TZ": "UTC"}).lines]
+    assert sorted(one["excerpt"] for one in found) == ["Hour 38.", "Hour 39.", "Hour 40."]
+
+
+def test_what_is_typed_wrong_gets_a_hint(locus: Commands, told: Path) -> None:
+    said = locus.piped("log", "agent", "--grahp", cwd=told.parent)
+    assert (said.code, "locus log: error: there is no option '--grahp' (did you mean '--graph'?)" in said.err) == (
+        2,
+        True,
+    )
+    both = locus.piped("vacuum", "--apply", "--dry-run", cwd=told.parent)
+    assert (both.code, "not allowed with" in both.err) == (2, True)
+    assert locus.piped("vacuum", "--dry-run", cwd=told.parent).out == "would remove 0 checkpoints\n"
+    assert "say one thing to look for" in locus.piped("bisect", "agent", cwd=told.parent).err
+    assert "say one thing to look for" in locus.piped("bisect", "agent", "a", "--path", "b", cwd=told.parent).err
+
+
+def test_threads_are_exported_by_pattern(locus: Commands, told: Path) -> None:
+    said = locus.piped("export", "openai*", "--format", "markdown", cwd=told.parent)
+    assert [line for line in said.lines if line.startswith("# ")] == ["# openai", "# openai-waiting"]
+    everything = locus.piped("export", "*", cwd=told.parent)
+    assert sum('"locus": 1' in line or '"locus":1' in line for line in everything.lines) == len(STORIES) + len(WAITING)
+    assert "no thread matches" in locus.piped("export", "nobody*", cwd=told.parent).err
+    deltas = locus.piped("export", "langgraph-deltas", "--format", "md", cwd=told.parent).out
+    assert "The Peak jacket costs 8.99." in deltas
+
+
+def test_threads_are_chosen_by_time(locus: Commands, told: Path, dated: Path) -> None:
+    assert len(locus.piped("threads", "--since", "yesterday", cwd=told.parent).lines) == len(STORIES) + len(WAITING)
+    assert locus.piped("threads", "--until", "yesterday", cwd=told.parent).err == "no threads\n"
+    assert locus.piped("threads", "--until", "2999-01-01", "--json", cwd=dated).lines
+    assert "go with neither" in locus.piped("threads", "--since", "yesterday", "--after", "x", cwd=dated).err
+
+
+def test_the_newest_are_the_newest_after_an_import(locus: Commands, dated: Path, tmp_path: Path) -> None:
+    async def story() -> None:
+        async with sqlite_checkpointer(tmp_path / "agents.db") as checkpointer:
+            for name in ("a", "b", "c"):
+                await checkpointer.save(AgentState().with_message(Message.user("Now.")), name)
+
+    asyncio.run(story())
+    lines = [json.loads(line) for line in (dated / "dated.jsonl").read_text().splitlines()]
+    for line in lines:
+        if "created_at" in line:
+            line["created_at"] = line["created_at"].replace("20", "19", 1)  # a hundred years earlier
+    (tmp_path / "old.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    assert locus.piped("import", "jsonl", "old.jsonl", "sqlite:agents.db", cwd=tmp_path).code == 0
+    shown = locus.piped("threads", "--recent", "--json", cwd=tmp_path)
+    assert [json.loads(line)["thread_id"] for line in shown.lines] == ["c", "b", "a", "t"]
+    first = locus.piped("threads", "--recent", "-n", "2", cwd=tmp_path)
+    cursor = first.err.split()[-1].strip("'")
+    rest = locus.piped("threads", "--recent", "--before", cursor, cwd=tmp_path)
+    assert [line.split()[0] for line in [*first.lines, *rest.lines]] == ["c", "b", "a", "t"]
+
+
+def test_thoughts_and_system_prompts_are_shown(locus: Commands, tmp_path: Path) -> None:
+    async def story() -> None:
+        async with sqlite_checkpointer(tmp_path / "agents.db") as checkpointer:
+            said = [
+                {"role": "system", "content": "Sell jackets."},
+                {"role": "user", "content": "How much?"},
+                {
+                    "role": "assistant",
+                    "content": [{"type": "thinking", "thinking": "Which jacket?"}, {"type": "text", "text": "89.90"}],
+                },
+            ]
+            await StorageBackend(checkpointer.store).save("t", {"messages": said})
+
+    asyncio.run(story())
+    shown = [line.strip() for line in locus.piped("show", "t", cwd=tmp_path).lines[-8:]]
+    assert shown == ["[0] system", "Sell jackets.", "[1] user", "How much?", "[2] reasoning", "Which jacket?"] + [
+        "[2] assistant",
+        "89.90",
+    ]
+    assert "thinks: Which jacket?" in locus.piped("log", "t", cwd=tmp_path).out
+    (found,) = [json.loads(line) for line in locus.piped("search", "Which jacket", "--json", cwd=tmp_path).lines]
+    assert (found["role"], found["excerpt"]) == ("reasoning", "Which jacket?")
+    page = locus.piped("export", "t", "--format", "html", cwd=tmp_path).out
+    assert "<b>thinks:</b> Which jacket?" in page

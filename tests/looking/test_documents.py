@@ -14,6 +14,7 @@ from locus.memory.model.records import Entry
 
 EVIL = (
     "<script>alert(1)</script> <img src=x onerror=y> [a](javascript:x) ```\n# not a heading\n</pre>\u202e\x1b[2J &lt;"
+    " ![x](http://images/1.png)"
 )
 ENTRY = Entry(EVIL, EVIL, EVIL, None, 3, "rev", datetime(2026, 11, 16, tzinfo=UTC), "{}")
 ITEMS: list[Any] = [
@@ -67,4 +68,6 @@ def test_markdown_has_no_html_and_no_heading_that_was_stored() -> None:
         tokens[at + 1].content for at, token in enumerate(tokens) if token.type == "heading_open" and token.level == 0
     ]
     assert len(headings) == 1 + len(ITEMS) + 1
+    assert "http://images" in markdown([DOCUMENT])
+    assert not [token for token in inner if token.type == "image"], "a viewer would fetch it"
     assert not {"\x1b", "\u202e"} & set(markdown([DOCUMENT]))

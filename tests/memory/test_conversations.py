@@ -69,7 +69,7 @@ JSON = st.recursive(
             },
             Utterance("assistant", "a", (Call("f", {}, "1"),)),
         ),
-        ({"role": "user", "content": [{"type": "image", "data": "AAAA"}]}, Utterance("user", "[image]")),
+        ({"role": "user", "content": [{"type": "image", "data": "AAAA"}]}, Utterance("user", "[image: 3 B]")),
         (
             {"type": "message", "role": "user", "contents": [{"type": "text", "text": "hi"}], "message_id": "m"},
             Utterance("user", "hi"),
@@ -95,7 +95,7 @@ JSON = st.recursive(
         ),
         (
             {"type": "message", "role": "user", "contents": [{"type": "uri", "uri": "https://x/y.png"}]},
-            Utterance("user", "[uri]"),
+            Utterance("user", "[file: https://x/y.png]"),
         ),
         (
             {"message": {"role": "user", "content": [{"text": "hi"}]}, "message_id": 0, "redact_message": None},
@@ -174,7 +174,7 @@ JSON = st.recursive(
         ),
         (
             {"invocation_id": "i", "author": "clerk", "content": {"parts": [{"inline_data": {"data": "AAAA"}}]}},
-            Utterance("assistant", "[inline_data]", name="clerk"),
+            Utterance("assistant", "[file: 3 B]", name="clerk"),
         ),
         (
             {"invocation_id": "i", "author": "clerk", "error_message": "quota", "actions": {}},
@@ -232,7 +232,7 @@ def test_a_title_is_what_a_user_said() -> None:
                     {"part_kind": "user-prompt", "content": ["What is", {"kind": "image-url", "url": "https://x"}]},
                 ],
             },
-            Utterance("user", "What is\n[image-url]"),
+            Utterance("user", "What is\n[image: https://x]"),
         ),
         (
             {

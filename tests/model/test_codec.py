@@ -212,3 +212,16 @@ def test_the_text_is_json_for_everybody() -> None:
 )
 def test_the_quick_parser_reads_escapes(text: str) -> None:
     assert parse(text) == parse(text.encode()) == json.loads(text)
+
+
+def test_a_text_of_many_digits_is_not_looked_at_one_by_one() -> None:
+    """It might hold a number too long to read, so all of the value is looked at again."""
+
+    class Digits(str):
+        def __iter__(self) -> Any:
+            raise AssertionError("character by character")
+
+    text = Digits("7" * 5_000)
+    assert encode({"a": [text]}) == f'{{"a":["{text}"]}}'
+    with pytest.raises(SerializationError, match="lone surrogate"):
+        encode({"a": [Digits("7" * 5_000 + "\ud800")]})

@@ -19,7 +19,7 @@ from locus.memory.model.records import Base, Cuts, Extent, Path, Run
 from locus.memory.model.trace import Trace
 from locus.memory.storage import StorageBackend
 
-LIMITS = PriceLimits(lists=3, extents=4, manifest=200, characters=100)
+LIMITS = PriceLimits(lists=3, extents=4, manifest=200, characters=100, values=50)
 
 
 def _run(branch: str, number: int, items: list[Any], start: int = 0) -> Run:
@@ -48,11 +48,12 @@ def test_an_amount_has_what_is_repeated_in_it() -> None:
     runs = by_branch([_run("a", 0, ["x" * 98]), _run("b", 0, [1, 2])])
     once = amount([Extent("a", 0, 0, 1), Extent("b", 0, 0, 2)], runs)
     often = amount([*[Extent("a", 0, 0, 1)] * 64, Extent("b", 0, 0, 2)], runs)
-    assert once == (102 + 6, 3)
-    assert often == (64 * 102 + 6, 66)
+    assert once == (102 + 6, 2 + 3)
+    assert often == (64 * 102 + 6, 64 * 2 + 3)
     check_amount(once._replace(characters=100), LIMITS)
-    with pytest.raises(SerializationError, match="store a text once"):
-        check_amount(often, LIMITS)
+    for too_much in (often._replace(values=50), often._replace(characters=100)):
+        with pytest.raises(SerializationError, match="store a text once"):
+            check_amount(too_much, LIMITS)
 
 
 def test_a_manifest_has_so_many_lists_pieces_and_characters() -> None:

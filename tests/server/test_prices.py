@@ -22,8 +22,8 @@ from tests.server.running import asking
 
 NOW = "2026-01-01T00:00:00+00:00"
 MOST = 2**53 - 1
-LIMITS = Limits(state_bytes=100_000)
-LARGE = ["x" * 9_000]
+LIMITS = Limits(state_bytes=100_000, body_bytes=1_000_000)
+LARGE = ["x" * 20_000]
 
 
 @pytest.fixture
@@ -100,6 +100,13 @@ class TestRepeatedItems:
             answer = await small.post("/threads/t/commits", json=twice)
             assert (answer.status_code, answer.json()["code"]) == (507, "state_too_large")
 
+    async def test_many_small_values(self) -> None:
+        """They take much more memory than text of the same length."""
+        runs = [[A, 0, 0, [[[] for _ in range(20_000)]]]]
+        async with asking(create_app(MemoryCheckpointer())) as roomy:
+            await _refused(roomy, _body("c1", [(["m"], [[A, 0, 0, 1]] * 64)], {"m": []}, runs), "again and again")
+            await _accepted(roomy, _body("c1", [(["m"], [[A, 0, 0, 1]] * 3)], {"m": []}, runs))
+
 
 class TestRepeatedValues:
     NAME, TEXT = _named(LARGE)
@@ -109,12 +116,12 @@ class TestRepeatedValues:
         return _body(name, [([key], self.NAME) for key in keys], dict.fromkeys(keys), **more)
 
     async def test_in_one_commit(self, client: httpx.AsyncClient) -> None:
-        await _refused(client, self._of(3_000, "c1", values=[[self.NAME, self.TEXT]]), "again and again")
+        await _refused(client, self._of(600, "c1", values=[[self.NAME, self.TEXT]]), "again and again")
         await _accepted(client, self._of(3, "c1", values=[[self.NAME, self.TEXT]]))
 
     async def test_of_the_base(self, client: httpx.AsyncClient) -> None:
         await _accepted(client, self._of(1, "c1", values=[[self.NAME, self.TEXT]]))
-        await _refused(client, self._of(3_000, "c2", base="c1"), "again and again")
+        await _refused(client, self._of(600, "c2", base="c1"), "again and again")
         assert await _accepted(client, self._of(2, "c2", base="c1")) == {"k0": LARGE, "k1": LARGE}
         await _accepted(client, self._of(2, "c3", base="c2"))
 

@@ -10,13 +10,13 @@ import pytest
 from locus.memory.backends.memory import MemoryEngine
 from locus.memory.checkpointer import Checkpointer
 from locus.memory.saver import CheckpointSaver
-from locus.testing import CheckpointerContract, TestStore
+from locus.testing import CheckpointerContract, LongTermLaws, TestStore
 from locus.testing.contract import DurableContract, StallLaws
 from locus.testing.framework_sessions import SessionLaws
 from tests.backends.disk import DiskLaws
 from tests.backends.effort import EmbeddedRepetitions
 from tests.backends.embedded import SQLiteStore
-from tests.testing import broken, broken_savers
+from tests.testing import broken, broken_memories, broken_savers
 from tests.testing.broken_durable import BrokenFileStore, BrokenSQLiteStore
 
 
@@ -222,6 +222,46 @@ class TestSoundFile(OverFiles):
 
 class TestNoFsync(OverFiles):
     backend = "no fsync"
+
+
+class OfMemories(LongTermLaws):
+    engine: ClassVar[type[MemoryEngine]]
+
+    @pytest.fixture
+    def store(self) -> TestStore:
+        return broken.MemoryStore(self.engine())
+
+
+class TestSoundItems(OfMemories):
+    engine = MemoryEngine
+
+
+class TestOneSpace(OfMemories):
+    engine = broken_memories.OneSpace
+
+
+class TestLastWriterWins(OfMemories):
+    engine = broken_memories.broken(broken_memories.LastWriterWins)
+
+
+class TestKeepsOldVersions(OfMemories):
+    engine = broken_memories.broken(broken_memories.KeepsOldVersions)
+
+
+class TestLowersNames(OfMemories):
+    engine = broken_memories.broken(broken_memories.LowersNames)
+
+
+class TestLosesTheLastOfAPage(OfMemories):
+    engine = broken_memories.broken(broken_memories.LosesTheLastOfAPage)
+
+
+class TestPrefixIsAPattern(OfMemories):
+    engine = broken_memories.broken(broken_memories.PrefixIsAPattern)
+
+
+class TestHidesDamage(OfMemories):
+    engine = broken_memories.broken(broken_memories.HidesDamage)
 
 
 class OfSessions(SessionLaws):

@@ -6,6 +6,7 @@ import json
 import os
 import random
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,6 +14,7 @@ from locus.errors import ConflictError, CorruptCheckpointError, LocusError
 from locus.looking.documents import exported_lines
 from locus.looking.reading import exported_pages
 from locus.memory.backends.memory import MemoryEngine
+from locus.memory.model.codec import MAX_DEPTH
 from locus.memory.registry import get_checkpointer
 from locus.memory.saver import CheckpointSaver
 from locus.memory.storage import StorageBackend
@@ -54,6 +56,20 @@ async def test_a_thread_comes_back_equal(seed: int, tmp_path: Path) -> None:
         async with there:
             for thread_id in ("t", hostile):
                 assert await contents(there.store, thread_id) == await contents(store, thread_id)
+
+
+async def test_what_is_as_deep_as_it_may_be_comes_back_equal(tmp_path: Path) -> None:
+    store = CheckpointStore(MemoryEngine())
+    deep: Any = 1
+    for _ in range(MAX_DEPTH):
+        deep = {"d": deep}
+    state = {"head": deep, "items": [deep["d"], "x" * 100], "value": {"d": deep["d"]["d"], "text": "x" * 2_000}}
+    await StorageBackend(store).save("t", state, metadata=deep["d"])
+    await exported(store, tmp_path / "t.jsonl", "t")
+    report = await import_store("jsonl", str(tmp_path / "t.jsonl"), f"sqlite:{tmp_path / 'to.db'}")
+    assert report.ok, report.problems
+    async with get_checkpointer(f"sqlite:{tmp_path / 'to.db'}") as there:
+        assert await contents(there.store, "t") == await contents(store, "t")
 
 
 async def test_a_file_is_as_long_as_the_thread(tmp_path: Path) -> None:

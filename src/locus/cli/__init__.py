@@ -65,7 +65,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if more:
         # argparse takes the words of a command in one piece only; options may stand between them.
         if not hasattr(options, "words") or any(word.startswith("-") and word != "-" for word in more):
-            made.error(f"unrecognized arguments: {' '.join(more)}")
+            _refuse(made, _named(words), more)
         options.words += more
     try:
         code: int = options.run(options)
@@ -86,6 +86,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     return code
+
+
+def _refuse(made: argparse.ArgumentParser, name: str | None, more: Sequence[str]) -> None:
+    """End with an error that names what the command does not take, and what was most likely meant."""
+    from locus.hints import did_you_mean
+
+    subparsers = next(action for action in made._actions if isinstance(action, argparse._SubParsersAction))
+    command: argparse.ArgumentParser = subparsers.choices.get(name or "", made)
+    unknown = next((word for word in more if word.startswith("-") and word != "-"), more[0]).partition("=")[0]
+    options = [option for action in command._actions for option in action.option_strings if option.startswith("--")]
+    command.error(f"there is no option {unknown!r:.80}{did_you_mean(unknown, options)}")
 
 
 def _joined(words: Sequence[str]) -> list[str]:

@@ -6,6 +6,7 @@ import argparse
 import asyncio
 import json
 import os
+import re
 import shlex
 import signal
 from typing import TYPE_CHECKING, Any
@@ -226,8 +227,9 @@ def _print(
         terminal.text(f"asked in #{question[0].seq}: {question[1]}", "faint", indent="  ")
     passage = answer.passage
     if passage is not None:
+        mark = re.compile(re.escape(visible(options.appears))) if options.appears else None
         who = passage.role if passage.in_conversation else dotted(passage.path)
-        terminal.text(f"{who}: {passage.text}" if who else passage.text, indent="  ", mark=options.appears)
+        terminal.text(f"{who}: {passage.text}" if who else passage.text, indent="  ", mark=mark)
     if before is None:
         terminal.line("it is there from the first checkpoint of the line on")
     else:

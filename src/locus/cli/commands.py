@@ -75,6 +75,7 @@ def configure(
 
     def begin(options: argparse.Namespace) -> int:
         url, rest = stores.take_store(options, options.words)
+        options.url = url
         _assign(options, command, rest, words, optional, many)
         terminal = Terminal.of_process(json=options.json)
 
@@ -143,4 +144,6 @@ def add_checkpoint(command: argparse.ArgumentParser) -> None:
 
 
 def add_apply(command: argparse.ArgumentParser) -> None:
-    command.add_argument("--apply", action="store_true", help="do it; without this, only show what would be done")
+    either = command.add_mutually_exclusive_group()
+    either.add_argument("--apply", action="store_true", help="do it; without this, only show what would be done")
+    either.add_argument("--dry-run", action="store_true", help="only show what would be done, as without --apply")

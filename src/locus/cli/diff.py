@@ -119,7 +119,7 @@ def _print(diff: PayloadDiff, old: Entry, new: Entry, options: argparse.Namespac
         else:
             _values(dotted(change.path), change.kind, change.before, change.after, terminal)
     if folded:
-        terminal.note(f"{folded:,} more: times, versions, counters and the like: --all")
+        terminal.note(f"{folded:,} more of bookkeeping: --all")
     if options.stat:
         terminal.line(f"{diff.total:,} changes")
     elif diff.next is not None:

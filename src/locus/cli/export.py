@@ -7,7 +7,7 @@ import io
 import json
 import os
 import sys
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import aclosing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, TextIO
 from locus.cli import commands
 from locus.cli.terminal import ProgressLine, Terminal
 from locus.errors import ConfigurationError
+from locus.memory.runtime.private import create_file
 
 if TYPE_CHECKING:
     from locus.memory.store import CheckpointStore
@@ -27,6 +28,7 @@ Write threads to a file, or to standard output.
   md, html the conversation of each checkpoint that is named, to hand on; html is one page that needs nothing else
 
   locus export THREAD OTHER-THREAD -o threads.jsonl
+  locus export '*' -o all.jsonl
   locus export THREAD@~3 --format html -o talk.html"""
 
 
@@ -34,14 +36,18 @@ def configure(command: argparse.ArgumentParser) -> None:
     command.description = _DESCRIPTION
     commands.configure(command, run, "THREAD", many=True)
     command.add_argument("-o", "--output", metavar="FILE", help="the file to write; it must not exist yet")
-    command.add_argument("--format", choices=["jsonl", "json", "md", "html"], help="(by the file's ending, or jsonl)")
+    command.add_argument(
+        "--format", choices=["jsonl", "json", "md", "markdown", "html"], help="(by the file's ending, or jsonl)"
+    )
     commands.add_namespace(command)
 
 
 async def run(store: CheckpointStore, options: argparse.Namespace, terminal: Terminal) -> int | None:
     if not options.thread:
         raise commands.UsageError("name the threads to export")
-    kind = options.format or _by_ending(options.output) or ("json" if options.json else "jsonl")
+    format_named = "md" if options.format == "markdown" else options.format
+    kind = format_named or _by_ending(options.output) or ("json" if options.json else "jsonl")
+    options.thread = await _named(store, options.thread)
     if kind == "jsonl" and options.ns is not None:
         raise ConfigurationError("jsonl has every namespace of a thread: --ns is for the other formats")
     if options.output is None:
@@ -55,6 +61,20 @@ async def run(store: CheckpointStore, options: argparse.Namespace, terminal: Ter
     return None
 
 
+async def _named(store: CheckpointStore, words: Sequence[str]) -> list[str]:
+    """The threads that are named, and those that match patterns. The id of a thread may look like a pattern."""
+    names: list[str] = []
+    for word in words:
+        if not {"*", "?"} & set(word) or await store.history(word, 1, None, None):
+            names.append(word)
+            continue
+        matching = await store.list_threads(None, word)
+        if not matching:
+            raise ConfigurationError(f"no thread matches {word!r:.80}")
+        names += matching
+    return list(dict.fromkeys(names))
+
+
 @contextmanager
 def _new_file(name: str) -> Iterator[TextIO]:
     """A new file that gets its name only when it is complete. An existing file is not replaced."""
@@ -63,7 +83,8 @@ def _new_file(name: str) -> Iterator[TextIO]:
     try:
         if target.exists():
             raise FileExistsError
-        with part.open("x", encoding="utf-8", errors="surrogatepass") as file:
+        # For its owner, like a store on this machine.
+        with os.fdopen(create_file(part), "w", encoding="utf-8", errors="surrogatepass") as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
@@ -87,7 +108,7 @@ async def _write(
     if kind == "jsonl":
         await _write_lines(store, options, file, terminal)
         return
-    from locus.looking.reading import read_whole, whole_conversation
+    from locus.looking.reading import read_conversation, read_whole
     from locus.looking.revisions import resolve
 
     entries = [await resolve(store, text, namespace=options.ns) for text in options.thread]
@@ -102,7 +123,7 @@ async def _write(
         return
     from locus.looking.documents import markdown, page
 
-    conversations = [whole_conversation(await read_whole(store, entry)) for entry in entries]
+    conversations = [await read_conversation(store, entry) for entry in entries]
     file.write(markdown(conversations) if kind == "md" else page(conversations))
 
 

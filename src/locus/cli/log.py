@@ -34,6 +34,8 @@ Say what was said in a thread, newest first: the number of each checkpoint, its 
 _MOST = 8
 """The most rows of one checkpoint."""
 _SPEAKER = 12
+_WITH_FACTS = 60
+"""The columns of a terminal from which on there is room for tokens, times and the like."""
 _MADE, _SHORT = 20, 10
 """The length of the ids that Locus makes, and the part of them that is shown. Other ids are shown whole."""
 _PAGE = 500
@@ -214,7 +216,7 @@ class _Shown:
         said[0][1] = self._after_fork(save, said[0][1])
         facts = self._facts(save)
         if facts and self.terminal.interactive:
-            said[-1].append(Styled(facts, "faint"))
+            said[-1] += [Styled(facts, "faint")] if self.terminal.columns >= _WITH_FACTS else []
         elif facts:
             said[-1][1] = f"{text_of(said[-1][1])}  ({facts})"
         blank: list[Cell] = [""] * len(begins)

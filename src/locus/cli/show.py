@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 
 from locus.cli import commands
 from locus.cli.terminal import Cell, Styled, Terminal, columns_of
+from locus.core.media import bytes_text
 from locus.errors import ConfigurationError
-from locus.looking.formatting import ago, bytes_text, dotted, local_time, one_line, visible
+from locus.looking.formatting import ago, dotted, local_time, one_line, visible
 
 if TYPE_CHECKING:
     from locus.memory.model.parts import ItemPage

@@ -11,8 +11,9 @@ from locus.cli import commands
 from locus.cli.commands import ExitCode
 from locus.cli.terminal import Cell, ProgressLine, Styled, Terminal
 from locus.cli.vacuum import age
+from locus.core.media import bytes_text
 from locus.errors import ConfigurationError
-from locus.looking.formatting import bytes_text, dotted, visible
+from locus.looking.formatting import dotted, visible
 
 if TYPE_CHECKING:
     from locus.looking.usage import Sums

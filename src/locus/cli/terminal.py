@@ -99,7 +99,7 @@ class Terminal:
         """Add a command to copy. It is never cut: a part of it would do something else."""
         self._lines.append(self.styled(Styled(visible(shlex.join(words)), "faint")))
 
-    def text(self, text: str, style: str = "", indent: str = "", mark: str | None = None) -> None:
+    def text(self, text: str, style: str = "", indent: str = "", mark: re.Pattern[str] | None = None) -> None:
         """Add lines of stored text, made visible, and folded to the width of a terminal; `mark` stands out in it."""
         for line in text.split("\n"):
             shown = visible(line)
@@ -223,12 +223,16 @@ def text_of(cell: Cell) -> str:
     return cell if isinstance(cell, str) else cell.text
 
 
-def _marked(text: str, style: str, mark: str | None) -> list[Cell]:
-    """A text in pieces, of which those that are the marked words have a style of their own."""
-    if not mark:
+def _marked(text: str, style: str, mark: re.Pattern[str] | None) -> list[Cell]:
+    """A text in pieces, of which those that are marked words have a style of their own."""
+    if mark is None:
         return [Styled(text, style)]
-    pieces = re.split(f"({re.escape(visible(mark))})", text, flags=re.IGNORECASE)
-    return [Styled(piece, "mark" if at % 2 else style) for at, piece in enumerate(pieces)]
+    pieces: list[Cell] = []
+    at = 0
+    for found in mark.finditer(text):
+        pieces += [Styled(text[at : found.start()], style), Styled(found[0], "mark")]
+        at = found.end()
+    return [*pieces, Styled(text[at:], style)]
 
 
 def _fitting(widths: list[int], columns: int) -> list[int]:

@@ -144,6 +144,7 @@ def _is_within(entry: Entry, options: argparse.Namespace) -> bool:
 
 async def _recent(store: CheckpointStore, options: argparse.Namespace) -> tuple[list[Entry], str | None]:
     """The newest threads that match the pattern, and how to go on. The query has the pattern's plain beginning."""
+    from locus.looking.recency import newest_by_time
     from locus.memory.model.ids import check_pattern
 
     if options.after is not None:
@@ -152,11 +153,11 @@ async def _recent(store: CheckpointStore, options: argparse.Namespace) -> tuple[
     entries: list[Entry] = []
     before = options.before
     for _page in range(_MOST_PAGES):
-        page = await store.newest_threads(options.limit - len(entries), before, pattern.prefix)
+        page = await newest_by_time(store, options.limit - len(entries), before, pattern.prefix)
         entries += [entry for entry in page.entries if pattern.matches(entry.thread_id) and _is_within(entry, options)]
         before = page.next
         if before is None or len(entries) >= options.limit:
             break
         if options.since is not None and page.entries and page.entries[-1].created_at < options.since:
             return entries, None  # the rest is older
-    return entries, None if before is None else f"there may be more: --before {before}"
+    return entries, None if before is None else f"there may be more: --before {shlex.quote(before)}"

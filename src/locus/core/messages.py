@@ -10,6 +10,7 @@ from uuid import uuid4
 from pydantic import AfterValidator, Field, model_validator
 
 from locus.core.frozen import EMPTY, Frozen, FrozenMapping, FrozenValue, Items, as_items, trust
+from locus.core.media import media_label
 
 
 class Role(StrEnum):
@@ -23,9 +24,9 @@ class Role(StrEnum):
 
 @trust()
 class ContentBlock(Frozen):
-    """One part of a message: text, an image by URL or as base64, or a kind that only the provider knows.
+    """One part of a message: text; an image, audio or a file, by URL or as base64; or what only the provider knows.
 
-    Fields of kinds that this class does not name are kept as they are.
+    Fields of kinds that this class does not name are kept as they are. `str` of a block is what people are shown.
     """
 
     type: str
@@ -45,6 +46,27 @@ class ContentBlock(Frozen):
     @classmethod
     def image_base64(cls, data: str, media_type: str = "image/png") -> ContentBlock:
         return cls(type="image", data=data, media_type=media_type)
+
+    @classmethod
+    def audio_base64(cls, data: str, media_type: str = "audio/wav") -> ContentBlock:
+        return cls(type="audio", data=data, media_type=media_type)
+
+    @classmethod
+    def file_base64(cls, data: str, media_type: str = "application/pdf", name: str | None = None) -> ContentBlock:
+        return cls.model_validate(_file(name) | {"data": data, "media_type": media_type})
+
+    @classmethod
+    def file_url(cls, url: str, media_type: str = "application/pdf", name: str | None = None) -> ContentBlock:
+        return cls.model_validate(_file(name) | {"url": url, "media_type": media_type})
+
+    def __str__(self) -> str:
+        if self.text is not None:
+            return self.text
+        return media_label(self.model_dump(exclude_none=True)) or f"[{self.type}]"
+
+
+def _file(name: str | None) -> dict[str, Any]:
+    return {"type": "file"} if name is None else {"type": "file", "name": name}
 
 
 Content = str | Annotated[tuple[ContentBlock, ...], AfterValidator(as_items)] | None

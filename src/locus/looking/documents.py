@@ -20,14 +20,16 @@ from typing import Any, Final
 from locus.looking.formatting import visible
 from locus.looking.reading import Conversation, exported_pages
 from locus.looking.tool_calls import speaker_of
-from locus.memory.conversations import utterance_of
-from locus.memory.model.codec import decode, encode, encode_trusted
+from locus.memory.conversations import THOUGHTS, Utterance, utterance_of, utterances_of
+from locus.memory.model.codec import MAX_DEPTH, decode, encode, encode_trusted
 from locus.memory.model.records import Entry, Run, Stored, Write
 from locus.memory.store import CheckpointStore
 
 JSONL_FORMAT: Final = 1
 _LONG: Final = 250_000
 """Characters of a JSON line that another thread writes, so that others have their turn meanwhile."""
+_DEPTH: Final = MAX_DEPTH + 4
+"""What is stored may be as deep as `MAX_DEPTH`, and a line has it a few levels further inside."""
 _LINES: Final = "\n\t"
 _COLOURED_ROLES: Final = frozenset({"user", "assistant", "tool", "system"})
 
@@ -68,7 +70,7 @@ async def _written(size: int, line: Callable[[], str]) -> str:
 def _run_line(run: Run) -> str:
     return (
         f'{{"branch":{json.dumps(run.branch)},"run":{run.number},"start":{run.start},'
-        f'"items":{encode(decode(run.items))}}}'
+        f'"items":{encode(decode(run.items), depth=_DEPTH)}}}'
     )
 
 
@@ -84,7 +86,8 @@ def _checkpoint_line(stored: Stored, writes: Iterable[Write]) -> str:
             "state": decode(stored.head),
             "lists": decode(stored.manifest),
             "writes": [{**write._asdict(), "value": decode(write.value)} for write in writes],
-        }
+        },
+        depth=_DEPTH,
     )
 
 
@@ -116,11 +119,11 @@ def _blocks(conversations: Iterable[Conversation]) -> Iterator[str]:
         yield f"# {_plain(conversation.entry.thread_id)}"
         yield "\n".join(f"- {name}: {_plain(value)}" for name, value in facts(conversation.entry))
         for position, item in enumerate(conversation.items):
-            said = utterance_of(item)
-            yield f"## {position}. {_plain(speaker_of(said))}"
-            if said.text:
-                yield _quoted(said.text)
-            yield from (_fenced(f"{call.name} {_pretty(call.arguments)}") for call in said.calls)
+            for said in utterances_of(item):
+                yield f"## {position}. {_plain(speaker_of(said))}"
+                if said.text:
+                    yield _quoted(said.text)
+                yield from (_fenced(f"{call.name} {_pretty(call.arguments)}") for call in said.calls)
         if conversation.rest:
             yield "## State"
             yield _fenced(_pretty(conversation.rest), "json")
@@ -132,8 +135,8 @@ def _plain(text: str) -> str:
 
 
 def _quoted(text: str) -> str:
-    """A text as a quotation; nothing in it can be taken for HTML, or end the quotation."""
-    shown = visible(text, keep=_LINES).replace("&", "&amp;").replace("<", "&lt;")
+    """A text as a quotation: nothing in it ends that, can be taken for HTML, or makes a viewer fetch an image."""
+    shown = visible(text, keep=_LINES).replace("&", "&amp;").replace("<", "&lt;").replace("![", "!&#91;")
     return "\n".join(f"> {line}".rstrip() for line in shown.split("\n"))
 
 
@@ -181,15 +184,18 @@ def _section(conversation: Conversation) -> Iterator[str]:
 
 
 def _article(position: int, item: Any) -> str:
-    said = utterance_of(item)
-    role = said.role if said.role in _COLOURED_ROLES else "other"
-    text = f"<p>{_escaped(said.text)}</p>" if said.text else ""
-    calls = "".join(
-        f"<pre><b>{_escaped(call.name)}</b> {_escaped(_pretty(call.arguments))}</pre>" for call in said.calls
-    )
+    whole = utterance_of(item)
+    role = whole.role if whole.role in _COLOURED_ROLES else "other"
     folded = f"<details><summary>JSON</summary><pre>{_escaped(_pretty(item))}</pre></details>"
-    heading = f"<h2><span>{position}</span> {_escaped(speaker_of(said))}</h2>"
-    return f'<article class="{role}">{heading}{text}{calls}{folded}</article>'
+    heading = f"<h2><span>{position}</span> {_escaped(speaker_of(whole))}</h2>"
+    return f'<article class="{role}">{heading}{"".join(map(_words, utterances_of(item)))}{folded}</article>'
+
+
+def _words(said: Utterance) -> str:
+    label = "<b>thinks:</b> " if said.role == THOUGHTS else ""
+    text = f"<p>{label}{_escaped(said.text)}</p>" if said.text else ""
+    calls = (f"<pre><b>{_escaped(call.name)}</b> {_escaped(_pretty(call.arguments))}</pre>" for call in said.calls)
+    return text + "".join(calls)
 
 
 def _escaped(text: str) -> str:

@@ -164,15 +164,6 @@ def facts_text(tokens: int | None, model: str | None, cost: float | None, second
     ]
 
 
-def bytes_text(count: float) -> str:
-    """A number of bytes in the largest unit that it fills: `512 B`, `1.5 MB`."""
-    for unit in ("B", "KB", "MB", "GB"):
-        if abs(count) < 1_000 or unit == "GB":
-            return f"{count:.0f} B" if unit == "B" else f"{count:,.1f} {unit}"
-        count /= 1_000
-    raise AssertionError
-
-
 def days(age: str) -> float:
     """The number of days in an age that somebody has typed: `30d`, `12h`, `2w`, or a plain number of days."""
     parts = _AGE.fullmatch(age)

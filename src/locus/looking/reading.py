@@ -84,6 +84,14 @@ def list_paths(stored: Stored) -> list[Path]:
     return paths
 
 
+async def read_conversation(store: CheckpointStore, entry: Entry) -> Conversation:
+    """The conversation of a checkpoint, and the rest of its payload."""
+    stored = await read_whole(store, entry)
+    if keeps_deltas(stored):
+        return Conversation(entry, await delta_messages(store, stored), dict_from(stored))
+    return whole_conversation(stored)
+
+
 def whole_conversation(stored: Stored) -> Conversation:
     """The conversation of a checkpoint that was read whole."""
     rest: Any = dict_from(stored)

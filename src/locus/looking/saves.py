@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from locus.errors import CorruptCheckpointError, UnsupportedFormatError
@@ -51,6 +51,16 @@ _STATES: Final[Mapping[str, Stand]] = {
     "interrupted": Stand.WAITS,
     "failed": Stand.FAILED,
 }
+_TASKS: Final[Mapping[str, Stand]] = {
+    "submitted": Stand.RUNNING,
+    "working": Stand.RUNNING,
+    "completed": Stand.DONE,
+    "input_required": Stand.WAITS,
+    "auth_required": Stand.WAITS,
+    "failed": Stand.FAILED,
+    "rejected": Stand.FAILED,
+}
+"""What the state of a task of A2A says about it."""
 _RUN_AT_THE_END: Final = frozenset({"openai-agents", "pydantic-ai"})
 """The namespaces of frameworks that save a call without its result only if a person has to allow it."""
 _INTERRUPT, _ERROR = "__interrupt__", "__error__"
@@ -97,6 +107,13 @@ async def _save_of(entry: Entry, read: _Read) -> Save:
         except CorruptCheckpointError as error:
             damage = error
     return Save(entry, (Preview(Kind.FAILED, "error", first_words(f"cannot be read: {damage}")),), stand=Stand.FAILED)
+
+
+async def items_added(store: CheckpointStore, entry: Entry, most: int = 1_000) -> list[tuple[int | None, Any]]:
+    """The items that a checkpoint added to its conversation, with their positions; of very many, the last ones."""
+    read = await _read(store, [entry])
+    stored = read.stored.get((entry.namespace, entry.checkpoint_id))
+    return [] if stored is None else [*_change(stored, read, most).found]
 
 
 def _is_large(stored: Stored) -> bool:
@@ -168,29 +185,42 @@ def _add_runs(read: _Read, runs: Iterable[Run]) -> None:
         read.runs[branch] = [of_branch[number] for number in sorted(of_branch)]
 
 
+@dataclass(frozen=True, slots=True)
+class _Change:
+    """What a checkpoint did to its conversation."""
+
+    added: int = 0
+    removed: int = 0
+    total: int | None = None
+    path: Path | None = None
+    found: Sequence[tuple[int | None, Any]] = ()
+    """The last of the added items, with their positions."""
+
+
+def _change(stored: Stored, read: _Read, most: int) -> _Change:
+    entry, before, head = stored.entry, read.parent(stored.entry), decode(stored.head)
+    path = conversation_path(list_paths(stored))
+    if keeps_deltas(stored):
+        # The messages are in what the tasks of the checkpoint before wrote.
+        written = read.writes.get((entry.namespace, entry.parent_id or ""), [])
+        items = messages_in(written) if _is_new(head, before) else []
+        return _Change(len(items), found=[(None, item) for item in items[-most:]])
+    if path is None or "__start__" in path:
+        return _Change()
+    added, removed, total, found = _added(stored, before, path, head, read.runs, most)
+    return _Change(added, removed, total, path, found)
+
+
 def _save(stored: Stored, read: _Read) -> Save:
     entry, before = stored.entry, read.parent(stored.entry)
     head = decode(stored.head)
     metadata = readable_metadata(entry)
     writes = read.writes.get((entry.namespace, entry.checkpoint_id), [])
-    path = conversation_path(list_paths(stored))
+    change = _change(stored, read, MOST)
     previews: list[Preview] = []
     facts: list[Facts] = []
-    added = removed = 0
-    total: int | None = None
     is_input = "langgraph" in head and metadata.get("source") == "input"
-    found: Sequence[tuple[int | None, Any]]
-    if keeps_deltas(stored):
-        # The messages are in what the tasks of the checkpoint before wrote.
-        writes_before = read.writes.get((entry.namespace, entry.parent_id or ""), [])
-        items = messages_in(writes_before) if _is_new(head, before) else []
-        added, found = len(items), [(None, item) for item in items[-MOST:]]
-    elif path is None or "__start__" in path:
-        found = []
-        path = None
-    else:
-        added, removed, total, found = _added(stored, before, path, head, read.runs)
-    for position, item in found:
+    for position, item in change.found:
         previews += previews_of(item, position)
         facts.append(facts_of(item))
     stand = _STATES.get(metadata["status"]) if isinstance(metadata.get("status"), str) else None
@@ -206,14 +236,32 @@ def _save(stored: Stored, read: _Read) -> Save:
             stand = Stand.FAILED
             previews.append(Preview(Kind.FAILED, "error", first_words(_words(decode(write.value)))))
     previews += _errors(head, before)
+    task = _task_status(head)
+    if task is not None:
+        stand, told = _TASKS.get(_state_of_task(task), stand), task.get("message")
+        if isinstance(told, dict) and task != _task_status(None if before is None else decode(before.head)):
+            parts = _list_at(stored, ("status", "message", "parts"), told.get("parts"), read.runs)
+            words = previews_of({**told, "parts": parts})
+            previews += [replace(one, kind=Kind.WAITS) for one in words] if stand is Stand.WAITS else words
     if "langgraph" in head and stand is None and _has_next(head):
         stand = Stand.RUNNING
     together = facts_together(facts).with_defaults(facts_of(metadata)).with_defaults(_counted(head, before))
-    return Save(entry, tuple(previews), added, removed, total, path, together, stand, _grown(stored, before), is_input)
+    return Save(
+        entry,
+        tuple(previews),
+        change.added,
+        change.removed,
+        change.total,
+        change.path,
+        together,
+        stand,
+        _grown(stored, before),
+        is_input,
+    )
 
 
 def _added(
-    stored: Stored, before: Stored | None, path: Path, head: Any, runs: Mapping[str, Sequence[Run]]
+    stored: Stored, before: Stored | None, path: Path, head: Any, runs: Mapping[str, Sequence[Run]], most: int
 ) -> tuple[int, int, int, Sequence[tuple[int, Any]]]:
     """The number of items that were added, removed and are there, and the last added ones with their positions."""
     cut = decode_manifest(stored.manifest).get(path)
@@ -221,18 +269,17 @@ def _added(
     if not isinstance(cut, tuple):
         items = _in_head(head, path)
         start = _shared(items, before, path)
-        first = max(start, len(items) - MOST)
+        first = max(start, len(items) - most)
         return len(items) - start, max(0, old - start), len(items), [*enumerate(items[first:], first)]
     total = total_of(cut)
     shown = _newest_of(before, path)
     if before is not None and old and not shown.keys() & {extent.branch for extent in cut}:
         # Written anew as a whole: by a store that keeps no runs, or because it was shortened.
         start = old if old < total else total - 1
-        pieces = _pieces(cut, {}, runs)
-        return max(total - old, 1), max(old - total, 0), total, [piece for piece in pieces if piece[0] >= start][-MOST:]
-    pieces = _pieces(cut, shown, runs)
+        pieces = [piece for piece in _pieces(cut, {}, runs, most) if piece[0] >= start]
+        return max(total - old, 1), max(old - total, 0), total, pieces
     added = _count(cut, shown, runs)
-    return added, max(0, old - (total - added)), total, pieces[-MOST:]
+    return added, max(0, old - (total - added)), total, _pieces(cut, shown, runs, most)
 
 
 def _new_parts(
@@ -257,7 +304,7 @@ def _count(cut: Sequence[Extent], shown: Mapping[str, int], runs: Mapping[str, S
 
 
 def _pieces(
-    cut: Sequence[Extent], shown: Mapping[str, int], runs: Mapping[str, Sequence[Run]]
+    cut: Sequence[Extent], shown: Mapping[str, int], runs: Mapping[str, Sequence[Run]], most: int
 ) -> list[tuple[int, Any]]:
     """The last new items of a list, with their positions."""
     found: list[tuple[int, Any]] = []
@@ -266,9 +313,9 @@ def _pieces(
         if not isinstance(items, list) or len(items) < high:
             raise CorruptCheckpointError(f"run {run.number} of branch {run.branch!r} is damaged")
         found = [*enumerate(items[low:high], start), *found]
-        if len(found) >= MOST:
+        if len(found) >= most:
             break
-    return found
+    return found[-most:]
 
 
 def _newest_of(before: Stored | None, path: Path) -> dict[str, int]:
@@ -354,7 +401,7 @@ def _list_at(stored: Stored, path: Path, in_head: Any, runs: Mapping[str, Sequen
     cut = decode_manifest(stored.manifest).get(path)
     if not isinstance(cut, tuple):
         return in_head if isinstance(in_head, list) else []
-    return [item for _, item in _pieces(cut, {}, runs)]
+    return [item for _, item in _pieces(cut, {}, runs, MOST)]
 
 
 def _asked_call(call: Any) -> str:
@@ -402,6 +449,16 @@ def _errors(head: Any, before: Stored | None, path: Path = ("errors",)) -> list[
     errors = _in_head(head, path)
     new = errors[_shared(errors, before, path) :]
     return [Preview(Kind.FAILED, "error", first_words(error)) for error in new[-MOST:] if isinstance(error, str)]
+
+
+def _task_status(head: Any) -> Mapping[str, Any] | None:
+    """The status of a task of A2A: its state, and what the agent says with it. None if the payload is none."""
+    status = head.get("status") if isinstance(head, dict) else None
+    return status if isinstance(status, dict) and isinstance(status.get("state"), str) else None
+
+
+def _state_of_task(status: Mapping[str, Any]) -> str:
+    return str(status["state"]).lower().removeprefix("task_state_").replace("-", "_")
 
 
 def _counted(head: Any, before: Stored | None) -> Facts:

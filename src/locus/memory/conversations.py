@@ -23,6 +23,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from locus.core.media import media_label
 from locus.memory.model.records import Path
 
 CONVERSATIONS: Final[tuple[Path, ...]] = (
@@ -286,8 +287,7 @@ def _adk_event(event: dict[str, Any]) -> Utterance:
         elif isinstance(part.get("text"), str):
             texts.append(part["text"])
         else:
-            kind = next((kind for kind in ("inline_data", "file_data") if kind in part), None)
-            texts.append(f"[{kind}]" if kind else _json(part))
+            texts.append(media_label(part) or _json(part))
     if not parts:
         texts.append(_text(event.get("error_message")) or "")
     text = "\n".join(filter(None, texts))
@@ -379,12 +379,11 @@ def _text_of(content: Any, depth: int = 0) -> str:
     if isinstance(content, dict) and depth < _DEEPEST:
         if isinstance(content.get("toolResult"), dict):
             content = content["toolResult"]
+        if "text" not in content and (label := media_label(content)) is not None:
+            return label
         for name in ("text", "output_text", "refusal", "content", "output", "result"):
             if content.get(name) is not None:
                 return _text_of(content[name], depth + 1)
-        kind = content.get("type", content.get("kind", content.get("mediaType")))
-        if isinstance(kind, str) and ({"url", "uri", "raw", "data", "image_url", "file_id", "source"} & content.keys()):
-            return f"[{kind}]"
     return _json(content)
 
 

@@ -11,7 +11,7 @@ import math
 import time
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import ClassVar
@@ -645,6 +645,14 @@ class Expires(ABC):
     @abstractmethod
     async def expire(self, now: datetime) -> int:
         """Remove the threads that have expired; return how many checkpoints they had."""
+
+
+class TellsState(ABC):
+    """Tells cheaply whether anything was changed. Only for engines that can be sure."""
+
+    @abstractmethod
+    async def state(self) -> Hashable:
+        """Something that differs whenever a checkpoint was added or removed since, by whomever."""
 
 
 class Copies(ABC):

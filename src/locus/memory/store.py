@@ -74,7 +74,7 @@ from locus.memory.model.manifest import LONGEST_REMEMBERED, by_branch, wanted
 from locus.memory.model.parts import Ends, Part
 from locus.memory.model.payloads import dict_from, left_out_items, stored_trace, traced_again, unread_trace
 from locus.memory.model.plan import MOST_CUTS, ContentNeeded, LeftOutNeeded, LeftOutUnknown, Payload, Plan, Planner
-from locus.memory.model.price import IN_PROCESS, Amount, amount, check_amount, check_cuts
+from locus.memory.model.price import IN_PROCESS, Amount, amount, check_amount, check_cuts, most_values_of, repeats
 from locus.memory.model.records import (
     ANY,
     DEFAULT_NAMESPACE,
@@ -367,8 +367,8 @@ class CheckpointStore:
                             return Saved(commit.checkpoint_id, repeated, attempt)
                         replaces = stored.entry.rev
                         continue
-                    admit(_amount(stored))
                     is_long = off_loop or _is_much(stored)
+                    admit(await _done(is_long, partial(_amount, stored)))
                     same = await _done(is_long, partial(_equal, stored, payload, metadata))
                     if same:
                         await self._send_each(commit.writes)
@@ -498,7 +498,7 @@ class CheckpointStore:
             stored = None if loaded is None else loaded.value
         if stored is None:
             return None
-        admit(_amount(stored))
+        admit(await read_out(stored, partial(_amount, stored)))
         return await read_out(stored, partial(self._trace_of, stored))
 
     async def read(self, thread_id: str, checkpoint_id: str | None, namespace: str) -> Stored | None:
@@ -636,8 +636,8 @@ class CheckpointStore:
             index, part = asked
             answer = await self._side(keys[index], part, revs[index])
             heavy = heavy or _is_much(answer)
-            more = await _done(heavy, partial(_amount, answer))
-            characters, items = characters + more.characters, items + more.items
+            more = _size_of_stored(answer)
+            characters, items = characters + more[0], items + more[1]
             heavy = heavy or characters >= _LONG_TO_READ or items >= _MANY_ITEMS
             seen_again |= index == 0
         if not seen_again:
@@ -988,16 +988,25 @@ async def read_out(stored: Stored, work: Callable[[], R]) -> R:
 
 def _is_much(stored: Stored) -> bool:
     """Whether it takes some tens of milliseconds to go through these records, with everything that they repeat."""
-    if len(stored.manifest) > LONGEST_REMEMBERED:
+    characters, items = _size_of_stored(stored)
+    if characters >= _LONG_TO_READ or items >= _MANY_ITEMS or len(stored.manifest) > LONGEST_REMEMBERED:
         return True
-    found = _amount(stored)
-    return found.characters >= _LONG_TO_READ or found.items >= _MANY_ITEMS
+    times = repeats(wanted(stored.manifest))
+    return bool(times) and max(times.values()) * characters >= _LONG_TO_READ
+
+
+def _size_of_stored(stored: Stored) -> tuple[int, int]:
+    """The number of characters and of items in records that were read."""
+    runs = [run for some in stored.runs.values() for run in some]
+    characters = len(stored.head) + len(stored.manifest) + sum(len(run.items) for run in runs)
+    return characters, sum(run.length for run in runs)
 
 
 def _amount(stored: Stored) -> Amount:
     """What the records that were read come to, with everything that their manifest repeats."""
     found = amount(wanted(stored.manifest), stored.runs)
-    return found._replace(characters=len(stored.head) + len(stored.manifest) + found.characters)
+    characters = len(stored.head) + len(stored.manifest) + found.characters
+    return Amount(characters, most_values_of(stored.head) + found.values)
 
 
 async def remove_outlived(

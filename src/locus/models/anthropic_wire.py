@@ -61,13 +61,19 @@ def _parts(message: Message) -> list[dict[str, Any]]:
     return [_part(block) for block in blocks if block.type != "text" or (block.text or "").strip()]
 
 
+_KINDS = {"image": ("image", "image/png"), "file": ("document", "application/pdf")}
+"""What Anthropic calls a kind of block, and the media type of one that names none."""
+
+
 def _part(block: ContentBlock) -> dict[str, Any]:
-    if block.type != "image":
+    kind = _KINDS.get(block.type)
+    if kind is None:
         return block.model_dump(exclude_none=True)
+    name, usual = kind
     if block.url is not None:
-        return {"type": "image", "source": {"type": "url", "url": block.url}}
-    source = {"type": "base64", "media_type": block.media_type or "image/png", "data": block.data or ""}
-    return {"type": "image", "source": source}
+        return {"type": name, "source": {"type": "url", "url": block.url}}
+    source = {"type": "base64", "media_type": block.media_type or usual, "data": block.data or ""}
+    return {"type": name, "source": source}
 
 
 def from_message(message: Mapping[str, Any]) -> ModelResponse:

@@ -13,6 +13,7 @@ from locus.tools.calls import tool_call
 
 # Kinds of blocks with the thoughts of other providers' models. OpenAI does not know them, so they are not sent.
 THOUGHTS = frozenset({"thinking", "redacted_thinking"})
+_AUDIO = {"mpeg": "mp3", "wave": "wav"}
 _STOP_REASONS = {"function_call": TOOL_CALLS, "tool_calls": TOOL_CALLS, "stop": STOP, "length": LENGTH}
 
 
@@ -70,6 +71,13 @@ def _part(block: ContentBlock) -> dict[str, Any]:
     if block.type == "image":
         url = block.url or f"data:{block.media_type or 'image/png'};base64,{block.data or ''}"
         return {"type": "image_url", "image_url": {"url": url}}
+    if block.type == "audio" and block.data is not None:
+        form = (block.media_type or "audio/wav").rpartition("/")[2].removeprefix("x-")
+        return {"type": "input_audio", "input_audio": {"data": block.data, "format": _AUDIO.get(form, form)}}
+    if block.type == "file" and block.data is not None:
+        name = (block.model_extra or {}).get("name") or "file"
+        url = f"data:{block.media_type or 'application/pdf'};base64,{block.data}"
+        return {"type": "file", "file": {"filename": name, "file_data": url}}
     return block.model_dump(exclude_none=True)
 
 

@@ -22,9 +22,9 @@ from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from locus.memory.model.codec import encode_trusted
-from locus.memory.model.price import Amount
+from locus.memory.model.price import Amount, most_values_of
 from locus.server.memory_budget import MemoryShare, share_of
-from locus.server.parsing import VALUE_BYTES, ValueCounter, most_values_of
+from locus.server.parsing import VALUE_BYTES, ValueCounter
 from locus.wire.problems import Problem
 
 T = TypeVar("T")
@@ -237,13 +237,13 @@ def admission(request: Request, limits: Limits) -> Callable[[Amount], None]:
     """Counts what was read for a request before it is decoded. Raises a problem if that is too large here."""
 
     def admit(found: Amount) -> None:
-        if found.characters > limits.state_bytes:
+        if found.characters > limits.state_bytes or VALUE_BYTES * found.values > limits.memory_bytes:
             raise Problem(
                 507,
                 "state_too_large",
                 f"the checkpoint that this is compared with is larger than {limits.state_bytes} bytes",
             )
-        share_of(request).take(2 * found.characters + VALUE_BYTES * found.items)
+        share_of(request).take(4 * found.characters + VALUE_BYTES * found.values)
 
     return admit
 

@@ -144,17 +144,15 @@ def _check(commit: Commit, base_manifest: str, limits: PriceLimits) -> bool:
         elif not (_is_in_base(extent, base_spans) or _is_grown(extent, grown, base_spans)):
             raise invalid("an extent in the manifest", "of the commit's own runs, or inside those of its base")
     brought = by_branch((*commit.runs, *commit.values))
-    if _is_priced_by_base(extents, base_cuts, brought):
-        return True
-    check_amount(amount(extents, brought), limits)
+    if times := repeats(extents):
+        if _is_priced_by_base(times, base_cuts, brought):
+            return True
+        check_amount(amount(extents, brought), limits)
     return any(_places_in_base(cuts, brought, base_cuts))
 
 
-def _is_priced_by_base(extents: list[Extent], base_cuts: Cuts, brought: Mapping[str, list[Run]]) -> bool:
-    """Whether a commit repeats more of its base than the base itself does."""
-    times = repeats(extents)
-    if not times or not base_cuts:
-        return False
+def _is_priced_by_base(times: Mapping[str, int], base_cuts: Cuts, brought: Mapping[str, list[Run]]) -> bool:
+    """Whether a commit that shows branches so many times repeats more of its base than the base itself does."""
     base_times, of_base = repeats(extents_in(base_cuts)), {extent.branch for extent in extents_in(base_cuts)}
     return any(
         branch in of_base and (branch in brought or count > base_times.get(branch, 1))
@@ -184,7 +182,9 @@ def _check_content(commit: Commit, base: Stored, limits: PriceLimits) -> None:
     cuts, base_cuts = decode_manifest(commit.manifest), decode_manifest(base.manifest)
     brought = by_branch((*commit.runs, *commit.values))
     runs = {branch: [*base.runs.get(branch, ()), *brought.get(branch, ())] for branch in {*base.runs, *brought}}
-    check_amount(amount(extents_in(cuts), runs), limits)
+    extents = extents_in(cuts)
+    if repeats(extents):
+        check_amount(amount(extents, {extent.branch: runs[extent.branch] for extent in extents}), limits)
     for path, name, steps in _places_in_base(cuts, brought, base_cuts):
         (value,) = list_items(extents_at(name), base.runs)
         for step in steps:

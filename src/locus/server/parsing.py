@@ -14,6 +14,7 @@ from collections.abc import Callable
 from json import decoder
 from typing import Any
 
+from locus.memory.model.price import most_values_of
 from locus.wire.problems import Problem
 
 FEW_VALUES = 250_000
@@ -21,11 +22,6 @@ FEW_VALUES = 250_000
 
 VALUE_BYTES = 100
 """About how many bytes of memory a value takes."""
-
-
-def most_values_of(text: str) -> int:
-    """An upper bound for the values in a JSON text: each but the first follows a comma or a bracket."""
-    return 1 + text.count(",") + text.count("[") + text.count("{")
 
 
 _NUMBER = re.compile(r"(-?(?:0|[1-9][0-9]*))(\.[0-9]+)?([eE][-+]?[0-9]+)?")

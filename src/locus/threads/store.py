@@ -43,6 +43,7 @@ class ThreadStore:
         self._is_owner = is_owner
         self._lender = lender
         self._is_closed = False
+        self._spaces: dict[str, ThreadStore] = {}
         self._documents = lru_cache(maxsize=_MOST_DOCUMENTS)(partial(Document, store))
         self._encoded = lru_cache(maxsize=_MOST_DOCUMENTS)(partial(EncodedDocument, store))
         self._logs = lru_cache(maxsize=_MOST_LOGS)(partial(ItemLog, store))
@@ -66,6 +67,13 @@ class ThreadStore:
     def begin_beside(self) -> None:
         """Allow a new store to begin where another framework keeps its threads. Call it before the first use."""
         self._store.engine.begins_beside = True
+
+    def key_space(self, name: str) -> ThreadStore:
+        """Another space of keys in this store, for threads that no list of this one shows. It ends with this one."""
+        space = self._spaces.get(name)
+        if space is None:
+            space = self._spaces.setdefault(name, ThreadStore(self._store.key_space(name), lender=self))
+        return space
 
     def lent(self) -> ThreadStore:
         """This store for a further user, who does not close it."""

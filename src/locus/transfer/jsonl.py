@@ -22,7 +22,7 @@ from typing import Any, BinaryIO, Final
 
 from locus.errors import ConfigurationError, CorruptCheckpointError
 from locus.looking.documents import JSONL_FORMAT
-from locus.memory.model.codec import decode, encode
+from locus.memory.model.codec import MAX_DEPTH, decode, encode
 from locus.memory.model.ids import check_id
 from locus.memory.model.manifest import decode_manifest
 from locus.memory.model.records import Run, Write
@@ -35,6 +35,8 @@ LONGEST_LINE: Final = 256 * 1024 * 1024
 """The longest line, in bytes. A line has one run, or one checkpoint without its lists."""
 MOST_EXTENTS: Final = 1_000
 """How many extents a list may have. A save keeps a list in a few (see `plan.MAX_EXTENTS`)."""
+_DEPTH: Final = MAX_DEPTH + 1
+"""Of a state, and of a list: each field and each item may be as deep as `MAX_DEPTH`."""
 _END: Final = b'{"end":'
 _LEAST_INDEX: Final = min(SPECIAL_CHANNELS.values())
 _LARGEST_INDEX: Final = 2**31 - 1
@@ -182,7 +184,7 @@ def _run(record: dict[str, Any]) -> Run:
     assert isinstance(branch, str)
     assert isinstance(number, int)
     assert isinstance(start, int)
-    return Run(branch, number, start, len(items or ()), encode(items))
+    return Run(branch, number, start, len(items or ()), encode(items, depth=_DEPTH))
 
 
 def _is_count(value: object) -> bool:
@@ -204,7 +206,7 @@ def _checkpoint(record: dict[str, Any], items: ThreadItems) -> MovedCheckpoint:
             parent_id=None if parent_id is None else check_id(parent_id, "parent_id"),
             created_at=created_at.astimezone(UTC),
             metadata=encode(metadata),
-            content=StoredContent(encode(state), manifest, items),
+            content=StoredContent(encode(state, depth=_DEPTH), manifest, items),
             writes=tuple(_writes(record["writes"])),
         )
     except OverflowError:

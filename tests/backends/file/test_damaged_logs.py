@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
+import tracemalloc
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -14,6 +17,8 @@ from locus.core.state import AgentState
 from locus.errors import CorruptCheckpointError, DamagedThreadsWarning, UnsupportedFormatError
 from locus.memory import VacuumProgress
 from locus.memory.backends import FileCheckpointer
+from locus.memory.backends.file.schema import SEAL_START
+from locus.memory.model.records import Commit, Run
 
 STATE = AgentState().with_message(Message.user("a word"))
 GOOD = ["Good", "good"]
@@ -127,3 +132,42 @@ async def test_writes_without_a_time_in_their_id_are_as_old_as_the_log(tmp_path:
             await checkpointer.vacuum(keep_last=1, progress=told.append)
             assert told[-1].writes == writes
         assert await checkpointer.get_writes("t", "never came") == []
+
+
+async def _is_told_of(folder: Path, thread_id: str, most: int) -> None:
+    """A search tells of the log, and takes no more memory than some copies of it."""
+    async with FileCheckpointer(folder) as checkpointer:
+        tracemalloc.start()
+        with pytest.warns(DamagedThreadsWarning):
+            found = await checkpointer.search("word")
+        _, peak = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        assert {hit["thread_id"] for hit in found} == {*GOOD, *BAD} - {thread_id}
+        assert peak < most
+        with pytest.raises(CorruptCheckpointError):
+            await checkpointer.load(thread_id)
+
+
+@pytest.mark.parametrize("rest", [b"\n", b",\n", b"}\n", b"\0\n"], ids=["ends", "commas", "braces", "zeros"])
+async def test_very_many_lines_behind_the_last_seal_are_told_at_once(folder: Path, rest: bytes) -> None:
+    size = 8 << 20
+    with _log(folder, "bad").open("ab") as log:
+        log.write(rest * (size // len(rest)))
+    await _is_told_of(folder, "bad", 8 * size)
+
+
+@pytest.mark.parametrize("pretty", [True, False])
+async def test_no_value_begins_a_line_as_a_seal_does(tmp_path: Path, pretty: bool) -> None:
+    """Whoever commits over HTTP says how a value is encoded, line ends between its tokens included."""
+    forged = '[{"a":\n\n{"seal":"checkpoint"},"b":"x"}]'
+    async with FileCheckpointer(tmp_path, pretty) as checkpointer, checkpointer.store.using() as engine:
+        run = Run("k3v9", 0, 0, 1, forged)
+        about = ("t", "default", "c1", "rev", datetime.now(UTC), "{}", '{"list":[]}', '[[["list"],[["k3v9",0,0,1]]]]')
+        outcome = await engine.commit(Commit(*about, runs=(run,), parent_id=None))
+        assert outcome.is_written
+        stored = await engine.read("t", "default", "c1")
+        assert stored is not None
+        assert json.loads(stored.runs["k3v9"][0].items) == json.loads(forged)
+    lines = (tmp_path / "t.jsonl").read_bytes().split(b"\n")
+    kinds = [line[:28] for line in lines if line.startswith(SEAL_START)]
+    assert kinds == [b'{"seal":"thread","bytes":0,"', b'{"seal":"checkpoint","bytes"']

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator, Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -13,8 +14,11 @@ from redis import Redis
 from locus.core.state import AgentState
 from locus.errors import CorruptCheckpointError
 from locus.memory.backends import redis_checkpointer
+from locus.memory.backends.redis.engine import RedisEngine
+from locus.memory.backends.redis.load import is_many, which_arguments
+from locus.memory.backends.redis.scripts import READ
 from locus.memory.checkpointer import Checkpointer
-from locus.memory.model.records import ANY, Commit, Run, Verdict
+from locus.memory.model.records import ANY, Base, Commit, Run, Verdict
 from locus.server import Token, create_app
 from locus.testing.data import message
 from tests.server.running import asking
@@ -98,6 +102,77 @@ async def test_a_tenant_cannot_hold_up_the_others(store: Checkpointer, server: R
         assert (await mallory.get("/threads/m%2Ft/latest")).status_code == 404
         assert (await alice.post("/threads/a%2Ft/checkpoints", json={"state": {"x": 1}})).status_code == 201
     assert server.ask("PING") == b"PONG"
+
+
+MANY = 12_000
+"""Runs, which is more than a script goes through."""
+
+
+def _item(at: int) -> str:
+    return f'{{"role":"user","content":"{at}"}}'
+
+
+async def _many(store: Checkpointer) -> RedisEngine:
+    """A thread whose list was never put together: every item of it is a run. Other runs are beside it."""
+    engine = store.store.engine
+    assert isinstance(engine, RedisEngine)
+    await engine.setup()
+    runs = [Run("revision0", at, at, 1, f"[{_item(at)}]") for at in range(MANY)]
+    await engine.commit(_commit([("revision0", MANY - 1, 0, MANY)], *runs))
+    later = Run("revision0", MANY, MANY - 1, 1, f"[{_item(MANY)}]")
+    other = replace(_commit([("revision0", MANY, 0, MANY)], later), checkpoint_id="d", rev="revision-2")
+    assert (await engine.commit(replace(other, base=Base("c", "revision")))).verdict is Verdict.COMMITTED
+    return engine
+
+
+class TestManyRuns:
+    """They are read in portions, so that nobody waits for a script that goes through all of them."""
+
+    async def test_all_of_a_list(self, store: Checkpointer, server: RedisServer) -> None:
+        engine = await _many(store)
+        answer = await engine._run(READ, "t", *which_arguments("default", "c"))
+        assert is_many(answer)
+        for name, last in (("c", MANY - 1), ("d", MANY)):
+            found = await store.load("t", name)
+            assert found is not None
+            assert [one.content for one in found.messages] == [*map(str, range(MANY - 1)), str(last)]
+        assert found is not None
+        await store.save(found.with_message(message(1)), "t")
+        latest = await store.load("t")
+        assert latest is not None
+        assert len(latest.messages) == MANY + 1
+
+    async def test_a_part_of_a_list(self, store: Checkpointer) -> None:
+        await _many(store)
+        page = await store.read_items("t", "d", start=1, count=3)
+        assert page is not None
+        assert [one["content"] for one in page.items] == ["1", "2", "3"]
+        window = await store.load("t", last=2)
+        assert window is not None
+        assert [one.content for one in window.messages] == [str(MANY - 2), str(MANY)]
+
+    async def test_a_checkpoint_that_goes_while_it_is_read(
+        self, store: Checkpointer, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        engine = await _many(store)
+        command, scans = engine._clients.command, list[object]()
+
+        async def interrupted(*words: object) -> object:
+            if words[0] == "HSCAN":
+                scans.append(words)
+                if len(scans) == 2:
+                    await store.delete("t", "c")
+            return await command(*words)
+
+        monkeypatch.setattr(engine._clients, "command", interrupted)
+        assert await store.load("t", "c") is None
+        assert len(scans) > 10
+
+    async def test_a_run_that_is_gone_is_missed(self, store: Checkpointer) -> None:
+        engine = await _many(store)
+        await engine._clients.command("HDEL", engine._keys("t")[3], "revision0 77")
+        with pytest.raises(CorruptCheckpointError, match="missing"):
+            await store.load("t", "c")
 
 
 @pytest.mark.parametrize("buckets", ["0", "-1", "1000000000000", "many"])

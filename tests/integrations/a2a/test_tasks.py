@@ -26,6 +26,8 @@ from a2a.utils.errors import InvalidParamsError, TaskNotFoundError
 from locus.errors import CorruptCheckpointError, DamagedThreadsWarning, InvalidIdError, SerializationError
 from locus.integrations.a2a import NAMESPACE, LocusTaskStore
 from locus.looking.reading import conversation
+from locus.looking.saves import saves_of
+from locus.looking.turns import Stand, Status, turns_of
 from locus.memory.backends import sqlite_checkpointer
 from locus.memory.conversations import utterance_of
 from locus.testing.stores import TestStore
@@ -224,8 +226,15 @@ async def test_a_task_reads_as_a_conversation(tmp_path: Path) -> None:
         assert found is not None
         told = [(one.role, one.text) for one in map(utterance_of, found[1].items)]
         assert told == [("user", "Please"), ("assistant", "Which drink?"), ("user", "A tea")]
+        saves = await saves_of(store.store, await store.store.history(thread_id, None, None, None))
+        (asked, *_) = [save for save in reversed(saves) if save.stand is Stand.WAITS]
+        assert asked.lines == ["◷ waits for a person: Which drink?"]
+        until_then = [save for save in saves if save.entry.seq <= asked.entry.seq]
+        assert [turn.status for turn in turns_of(until_then)] == [Status.WAITING]
+        assert [turn.answer.text for turn in turns_of(saves)[-1:] if turn.answer] == ["Here you are."]
     parts = [{"raw": "AAAA", "mediaType": "image/png"}, {"data": {"n": 1}}, {"text": "and"}]
-    assert utterance_of({"role": "ROLE_AGENT", "parts": parts}).text == '[image/png]\n{"data": {"n": 1}}\nand'
+    said_with_parts = utterance_of({"role": "ROLE_AGENT", "parts": parts})
+    assert said_with_parts.text == '[image: image/png, 3 B]\n{"data": {"n": 1}}\nand'
 
 
 async def test_tasks_on_a_server(server_store: TestStore) -> None:

@@ -264,6 +264,13 @@ class Forbidden(BaseModel):
     number: int = 1
 
 
+def test_a_send_of_an_older_langgraph_has_no_timeout(codec: TypedCodec) -> None:
+    stored = codec.encode(Send("node", 1))
+    del stored["timeout"]
+    found = codec.decode(stored)
+    assert (repr(found), found) == ("Send(node='node', arg=1)", Send("node", 1))
+
+
 @pytest.mark.parametrize(
     ("value", "name"),
     [

@@ -12,11 +12,12 @@ from typing import Any
 import httpx
 import pytest
 
+from locus.core.media import bytes_text
 from locus.core.messages import Message
 from locus.core.state import AgentState
 from locus.errors import BackendUnavailableError
 from locus.looking.bisect import bisect_text
-from locus.looking.formatting import bytes_text, duration
+from locus.looking.formatting import duration
 from locus.memory.backends import MemoryCheckpointer, sqlite_checkpointer
 from locus.memory.checkpointer import Checkpointer
 from locus.memory.storage import StorageBackend

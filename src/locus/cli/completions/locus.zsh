@@ -14,7 +14,7 @@ _shtab_locus_commands() {
     completion:'Print the completion script for a shell.'
     copy:'Copy threads from one store to another, with their history, forks, namespaces, metadata, times and pending writes.'
     delete:'Delete a checkpoint (THREAD@…) or a whole thread (THREAD). Shows what would be deleted; --apply does it.'
-    diff:'Show what changed from one checkpoint to another, of any two threads of the store. What they share is not read.'
+    diff:'Show what changed from one checkpoint to another, of any two threads of the store: first what was said, in full, then'
     doctor:'Examine a store: can it be reached, is its format right, are rows damaged, is it set up so that nothing is lost. Each'
     erase:'Delete every thread whose id begins with a prefix, with all its checkpoints, pending writes and entries of indexes; and'
     export:'Write threads to a file, or to standard output.'
@@ -22,9 +22,9 @@ _shtab_locus_commands() {
     fork:'Copy a checkpoint and its ancestors to a new thread, where another attempt can begin. The plan and the files that the'
     import:'Import threads of other libraries into a Locus store. The source is only read.'
     inspect:'Show the threads of a store in the browser: what each checkpoint knew, what changed, where it went wrong.'
-    log:'List the checkpoints of a thread, newest first: number, id, time, and what their metadata say.'
+    log:'Say what was said in a thread, newest first: the number of each checkpoint, its time, and what it added.'
     migrate:'Bring a store to the newest stored format. Shows what would be done, and for a SQL database the script that a DBA can'
-    search:'Find checkpoints that contain all words, best first, with a piece of the text.'
+    search:'Find checkpoints that contain all words, best first, with who said them, and the text around them.'
     serve:'Serve the threads of a store over HTTP.'
     show:'Show a checkpoint: its conversation, its state, its pending writes, its metadata.'
     stats:'Say where the bytes are: of one thread, by list or channel; or of all threads, the largest first.'
@@ -49,13 +49,14 @@ _shtab_locus_bisect_options=(
   {-s,--store}"[the store\: sqlite\:\/\/\/agents.db, redis\:\/\/\…]:URL:"
   "--token-file[a file with the bearer token for a store at http(s)\:\/\/]:FILE:"
   "--json[print JSON\: one document, or a line for each of a list]"
-  "--appears[a text, anywhere in the payload]:TEXT:"
+  "--appears[a text, anywhere in the payload\: the same as TEXT]:TEXT:"
   "--path[something at this path\: metadata.status, messages.-1.role]:P:"
   "--run[what this command finds broken]:CMD:"
   "--equals[with --path\: this value there, as JSON or plain text]:V:"
   "--from[begin at this checkpoint of the line\: its id, \#NUMBER or \~STEPS]:REV:"
   "--to[end at this checkpoint (the latest)]:REV:"
   "--ns[the namespace of the thread, if it has several]:NS:"
+  "--utc[show times in UTC, and not in the zone of this machine]"
 )
 
 # guard to ensure default positional specs are added only once per session
@@ -91,6 +92,7 @@ _shtab_locus_delete_options=(
   "--token-file[a file with the bearer token for a store at http(s)\:\/\/]:FILE:"
   "--json[print JSON\: one document, or a line for each of a list]"
   "--apply[do it\; without this, only show what would be done]"
+  "--dry-run[only show what would be done, as without --apply]"
   "--checkpoint[the checkpoint, where the id of a thread contains \@\: ID, \#NUMBER or \~STEPS]:ID:"
   "--ns[the namespace of the thread, if it has several]:NS:"
 )
@@ -104,6 +106,7 @@ _shtab_locus_diff_options=(
   "--token-file[a file with the bearer token for a store at http(s)\:\/\/]:FILE:"
   "--json[print JSON\: one document, or a line for each of a list]"
   "--stat[only count]"
+  "--all[also show times, versions, counters and the like]"
   "--exit-code[end with 1 if they differ]"
   "--start[begin with this change, from 0 on]:N:"
   {-n,--limit}"[how many are shown (200)]:N:"
@@ -121,6 +124,7 @@ _shtab_locus_doctor_options=(
   "--quick[read no threads]"
   "--repair[keep what can be read of what is damaged]"
   "--apply[do it\; without this, only show what would be done]"
+  "--dry-run[only show what would be done, as without --apply]"
 )
 
 # guard to ensure default positional specs are added only once per session
@@ -133,6 +137,7 @@ _shtab_locus_erase_options=(
   "--json[print JSON\: one document, or a line for each of a list]"
   "--any-prefix[take a prefix that does not end with \/ or \:]"
   "--apply[do it\; without this, only show what would be done]"
+  "--dry-run[only show what would be done, as without --apply]"
 )
 
 # guard to ensure default positional specs are added only once per session
@@ -144,7 +149,7 @@ _shtab_locus_export_options=(
   "--token-file[a file with the bearer token for a store at http(s)\:\/\/]:FILE:"
   "--json[print JSON\: one document, or a line for each of a list]"
   {-o,--output}"[the file to write\; it must not exist yet]:FILE:"
-  "--format[(by the file\'s ending, or jsonl)]:format:(jsonl json md html)"
+  "--format[(by the file\'s ending, or jsonl)]:format:(jsonl json md markdown html)"
   "--ns[the namespace of the thread, if it has several]:NS:"
 )
 
@@ -213,12 +218,14 @@ _shtab_locus_log_options=(
   "--token-file[a file with the bearer token for a store at http(s)\:\/\/]:FILE:"
   "--json[print JSON\: one document, or a line for each of a list]"
   "--graph[draw the lines of the history and its forks]"
-  "--stat[show by how many items each list became longer]"
+  "--stat[show ids, metadata, and how many items each list became longer]"
+  "--all[also list checkpoints that added no words]"
+  "--utc[show times in UTC, and not in the zone of this machine]"
   "--ns[the namespace of the thread, if it has several]:NS:"
   "--all-ns[list the checkpoints of all namespaces]"
   {-n,--limit}"[how many are shown (50)]:N:"
   "--before[only checkpoints older than this one\: its id, \#NUMBER or \~STEPS]:REV:"
-  "--until[only what was saved by then\: 14\:03, \'2026-11-16 14\:03\', 90min]:TIME:"
+  "--until[only what was saved by then\: 14\:03, yesterday, \'2026-11-16 14\:03\', 90min]:TIME:"
   "--follow[wait for new checkpoints, and list them as they come]"
 )
 
@@ -231,6 +238,7 @@ _shtab_locus_migrate_options=(
   "--token-file[a file with the bearer token for a store at http(s)\:\/\/]:FILE:"
   "--json[print JSON\: one document, or a line for each of a list]"
   "--apply[do it\; without this, only show what would be done]"
+  "--dry-run[only show what would be done, as without --apply]"
 )
 
 # guard to ensure default positional specs are added only once per session
@@ -241,8 +249,13 @@ _shtab_locus_search_options=(
   {-s,--store}"[the store\: sqlite\:\/\/\/agents.db, redis\:\/\/\…]:URL:"
   "--token-file[a file with the bearer token for a store at http(s)\:\/\/]:FILE:"
   "--json[print JSON\: one document, or a line for each of a list]"
-  "--index[bring the store\'s index up to date first]"
+  "--index[bring the store\'s index up to date, and an older format]"
   "--prefix[only threads whose ids begin with this]:TEXT:"
+  "--thread[only threads whose ids match]:GLOB:"
+  "--role[only what was said by user, assistant, tool, system, reasoning]:ROLE:"
+  "--since[only what was saved since\: 14\:03, 90min]:TIME:"
+  "--until[only what was saved by then]:TIME:"
+  "--utc[show times in UTC, and not in the zone of this machine]"
   {-n,--limit}"[how many are shown (20)]:N:"
 )
 
@@ -293,6 +306,7 @@ _shtab_locus_show_options=(
   "--raw[what is stored\: head, manifest and runs]"
   "--checkpoint[the checkpoint, where the id of a thread contains \@\: ID, \#NUMBER or \~STEPS]:ID:"
   "--ns[the namespace of the thread, if it has several]:NS:"
+  "--utc[show times in UTC, and not in the zone of this machine]"
 )
 
 # guard to ensure default positional specs are added only once per session
@@ -320,7 +334,10 @@ _shtab_locus_threads_options=(
   "--recent[those that were saved last come first]"
   "--meta[only threads with a checkpoint whose metadata have this value (JSON or text)]:K=V:"
   "--before[with --recent\: go on where another page ended]:CURSOR:"
+  "--since[only threads saved since then\: 14\:03, 2026-11-18, 90min]:TIME:"
+  "--until[only threads that were saved last by then]:TIME:"
   {-n,--limit}"[how many are shown (50)]:N:"
+  "--utc[show times in UTC, and not in the zone of this machine]"
   "--after[only threads that follow this id in the order of ids]:ID:"
 )
 
@@ -347,6 +364,7 @@ _shtab_locus_vacuum_options=(
   "--older-than[what is older\: 30d, 12h, 2w (30d)]:AGE:"
   "--keep-last[keep so many of each line of history]:N:"
   "--apply[do it\; without this, only show what would be done]"
+  "--dry-run[only show what would be done, as without --apply]"
 )
 
 # guard to ensure default positional specs are added only once per session

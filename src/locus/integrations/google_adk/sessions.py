@@ -29,6 +29,7 @@ from google.adk.sessions.state import State
 from pydantic import ValidationError
 from typing_extensions import override
 
+from locus.core.frozen import EMPTY, FrozenDict
 from locus.core.tasks import finished
 from locus.errors import CheckpointNotFoundError, ConflictError, CorruptCheckpointError, LocusError
 from locus.integrations.google_adk import NAMESPACE
@@ -274,10 +275,11 @@ class LocusSessionService(AsyncStoreUser, BaseSessionService):
         item = _item(event)
         thread_id = thread_of(session.app_name, session.user_id, session.id)
         # The tasks of a run share one session object: each has to see the marker that the one before it has left.
-        async with self._document(thread_id).lock():
+        held = self._held(thread_id)
+        async with held.document.lock():
             if any(known == event for known in session.events[-_NEWEST:] if known.id == event.id):
                 return event
-            marker, updated = await self._append(self._held(thread_id), session, item)
+            marker, updated = await self._append(held, session, item)
             session._storage_update_marker = marker
             session.last_update_time = updated
             return self._commit_event_to_session(session, event)
@@ -302,7 +304,10 @@ class LocusSessionService(AsyncStoreUser, BaseSessionService):
                 return latest, item["timestamp"]  # it is stored already, and perhaps the answer got lost
             if marker != latest and (marker is not None or not _is_newest(session, held.newest)):
                 raise StaleSessionError(_STALE)
-            fields = _fields(there.fields.get(_STATE, {}) | delta.session, delta)
+            state = there.fields.get(_STATE, EMPTY)
+            if delta.session or type(state) is not FrozenDict:  # nobody else has it; a save knows it again by identity
+                state = FrozenDict(state | delta.session)
+            fields = _fields(state, delta)
             try:
                 stored = await held.save(fields, [item], there, latest, "add")
             except ConflictError:

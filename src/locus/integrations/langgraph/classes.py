@@ -347,6 +347,8 @@ class _ObjectKind:
         for name, default in self._defaults.items():
             if name not in values:
                 values[name] = default()
+        if "timeout" in self._slots and self._kind.__module__ == "langgraph.types":
+            values.setdefault("timeout", None)  # a `Send` of older versions of LangGraph has none
         made: Any = object.__new__(self._kind)
         # Neither these nor slots go through `__setattr__`, which would call the setters of properties.
         attributes = object.__getattribute__(made, "__dict__") if self._with_dict else {}

@@ -24,6 +24,7 @@ from locus.memory.engine import (
     FindsMetadata,
     KeepsWrites,
     Searches,
+    TellsState,
     contents_of,
 )
 from locus.memory.model.arguments import CACHE_MB
@@ -55,7 +56,7 @@ from locus.memory.runtime.url import split_options
 from locus.memory.store import CheckpointStore
 
 
-class MemoryEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies, Exports):
+class MemoryEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies, Exports, TellsState):
     """Threads in dicts, behind a lock: several event loops may use it at once.
 
     Blocking calls run in the main thread, too, so an interrupt may come anywhere. Each change takes effect in one step.
@@ -67,6 +68,7 @@ class MemoryEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies
         self._identity = f"memory:{uuid4().hex}"
         self._lock = fork_safe_lock()
         self._tables: dict[str, ThreadTable] = {}
+        self._changes = 0
 
     @property
     def identity(self) -> str:
@@ -96,7 +98,12 @@ class MemoryEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies
                 table = table if outcome.replaced is None else table.clone()
                 table.add(commit, outcome)
                 self._tables[commit.thread_id] = table
+                self._changes += 1
             return outcome
+
+    async def state(self) -> int:
+        with self._lock:
+            return self._changes
 
     async def read(self, thread_id: str, namespace: str, checkpoint_id: str | None) -> Stored | None:
         with self._lock:
@@ -147,6 +154,7 @@ class MemoryEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies
                 return 0
             doomed = table.seqs(namespace, seqs)
             everything = namespace is None and seqs is None
+            self._changes += 1
             if everything or (doomed and len(doomed) == len(table.rows)):
                 del self._tables[thread_id]
             elif doomed:
@@ -235,6 +243,7 @@ class MemoryEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies
     async def expire(self, now: datetime) -> int:
         with self._lock:
             ended = [t for t in self._tables.values() if t.expires_at is not None and t.expires_at <= now]
+            self._changes += 1
             for table in ended:
                 del self._tables[table.thread_id]
             return sum(len(table.rows) for table in ended)
@@ -251,6 +260,7 @@ class MemoryEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies
             if existing is not None and existing.rows:
                 return -1
             self._tables[dest] = copy
+            self._changes += 1
             return len(copy.rows)
 
     async def export(self, thread_id: str, after_seq: int, limit: int, known: Mapping[str, int]) -> Exported:
@@ -263,6 +273,7 @@ class MemoryEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies
 
     def clear(self) -> None:
         with self._lock:
+            self._changes += 1
             self._tables.clear()
 
     def counts(self) -> dict[str, int]:

@@ -9,6 +9,7 @@
     expires_at  when the item ends, or null
     ttl_seconds how long after it was put that is, or null
     index       what a search looks at: null for all texts, false for none, or a list of paths
+    vectors     model, dimension, and the vectors in base64; not there if none were made
 
 The number of a version is the sequence number of its checkpoint, its rev the id of it. Who has taught it, the `source`,
 is in the checkpoint's metadata, so that it can be looked up. A version without a key is a mark: the item was deleted,
@@ -24,6 +25,7 @@ from typing import Any, Literal
 
 from locus.errors import ConfigurationError, CorruptCheckpointError, SerializationError, UnsupportedFormatError
 from locus.memory.long_term.names import Namespace, item_id
+from locus.memory.long_term.vectors import Vectors, read_vectors, stored_vectors
 from locus.memory.model.codec import decode
 from locus.memory.model.ids import shown_thread
 from locus.memory.model.payloads import dict_from
@@ -49,7 +51,7 @@ class Item:
     updated_at: datetime
     """When this version was put."""
     version: int
-    """Counts from 1."""
+    """Counts from 1. After a deletion it may go on from there (on S3 and OCI)."""
     source: str | None = None
     """Who has taught this version: mostly the id of a thread."""
     expires_at: datetime | None = None
@@ -57,6 +59,7 @@ class Item:
     index: Index = None
     rev: str = field(default="", repr=False)
     """Names this version and no other, even after the item was deleted and put again."""
+    vectors: Vectors | None = field(default=None, repr=False, compare=False)
 
 
 @dataclass(frozen=True)
@@ -71,7 +74,7 @@ class Found(Item):
 
 def payload_of(item: Item) -> dict[str, Any]:
     """The payload of the checkpoint that keeps a version."""
-    return {
+    payload = {
         "format": FORMAT,
         "namespace": list(item.namespace),
         "key": item.key,
@@ -82,6 +85,7 @@ def payload_of(item: Item) -> dict[str, Any]:
         "ttl_seconds": item.ttl_seconds,
         "index": item.index if item.index is None or item.index is False else list(item.index),
     }
+    return payload if item.vectors is None else {**payload, "vectors": stored_vectors(item.vectors)}
 
 
 DELETED = "deleted"
@@ -112,11 +116,12 @@ def item_of(stored: Stored) -> Item | None:
             datetime.fromisoformat(data["created_at"]),
             entry.created_at,
             entry.seq,
-            decode(entry.metadata).get(SOURCE),
+            None if entry.metadata == "{}" else decode(entry.metadata).get(SOURCE),
             None if ends is None else datetime.fromisoformat(ends),
             data["ttl_seconds"],
             index,
             entry.checkpoint_id,
+            read_vectors(data.get("vectors")),
         )
         times = [item.created_at, *filter(None, [item.expires_at])]
         if (

@@ -3,28 +3,33 @@
 Every store keeps these laws:
 
 - Namespaces are tuples of any text, and never cross: `("a/b",)` and `("a", "b")` are two.
-- Versions count from 1. A writer with `if_version` is refused if it has not seen the newest one. An `Item` as
-  `if_version` means that very version, even if the item was deleted and put again.
+- Versions count from 1, and go on after a deletion where a store keeps counting. A writer with `if_version` is refused
+  if it has not seen the newest one. An `Item` as `if_version` means that very version, even if the item was deleted and
+  put again.
 - Deleting and erasing remove every version. Nothing that was deleted comes back.
 - Filters and the namespace apply before the limit. Order is by score, then path, then key, so no page loses or repeats
   an item that stays as it is.
 - An item that has ended is in no answer, from that moment on.
+- Only vectors of one model are compared: others are an error that says so. An embedder that fails loses no item.
 - An outage is an error, and never an empty answer. Whatever an item holds is data.
 """
 
 from __future__ import annotations
 
 import asyncio
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Self, TypeVar, get_args
 
-from locus.errors import CapabilityError, ConfigurationError
+from locus.errors import CapabilityError, ConfigurationError, EmbeddingError, OwedVectorsWarning
 from locus.memory.checkpointer import StoreVerbs
 from locus.memory.engine import Engine
+from locus.memory.long_term.embedding import Embedder, lacks_vectors, with_vectors
 from locus.memory.long_term.filters import check_filter
+from locus.memory.long_term.held import RanksHeld
 from locus.memory.long_term.items import Found, Index, Item, checked_index, checked_value
 from locus.memory.long_term.names import (
     Namespace,
@@ -35,7 +40,7 @@ from locus.memory.long_term.names import (
     path_of,
     whole_name,
 )
-from locus.memory.long_term.ranking import By, Question, Ranks, RanksByWords
+from locus.memory.long_term.ranking import By, Question, Ranks
 from locus.memory.long_term.store import ItemStore
 from locus.memory.model.arguments import checked_limit, checked_metadata, checked_seconds
 from locus.memory.model.ids import check_text, query_terms
@@ -50,6 +55,9 @@ Shown = TypeVar("Shown", bound=Item)
 
 AT_ONCE = 64
 """The number of operations of a batch that are under way at the same time."""
+
+PUTS_EMBEDDED = 256
+"""The number of puts of a batch whose texts are embedded in one call."""
 
 
 @dataclass(frozen=True)
@@ -87,12 +95,25 @@ class LongTermMemory:
     """Facts by namespace and key, with versions, in a store of Locus: beside its threads, which know nothing of them.
 
     `store` is a checkpointer or storage backend, whose connections it shares, or a name or URL, which it opens and
-    closes. `ttl_seconds` lets an item end that long after it was put, unless `put` says something else. `ranks` finds
-    the items of a search (see `locus.memory.long_term.ranking`); by default it counts the words that they share with
-    the query.
+    closes. `ttl_seconds` lets an item end that long after it was put, unless `put` says something else.
+
+    With `embed`, items get vectors when they are put, and are found by their meaning, too. It is a name of
+    `locus.embeddings` such as "minilm", a function of a list of texts (async or not), LangChain's `Embeddings`, or an
+    object with `embed_batch`, or with `embed` for one text. `embed_model` names the model that makes the vectors, if
+    `embed` does not know its name: only vectors of one model are compared. `index_mb` is how much memory a search may
+    hold. `ranks` replaces the ranking (see `locus.memory.long_term.ranking`).
     """
 
-    def __init__(self, store: Any, *, ttl_seconds: float | None = None, ranks: Ranks | None = None) -> None:
+    def __init__(
+        self,
+        store: Any,
+        *,
+        ttl_seconds: float | None = None,
+        embed: Any = None,
+        embed_model: str | None = None,
+        index_mb: float = 256,
+        ranks: Ranks | None = None,
+    ) -> None:
         opened = store if isinstance(store, StoreVerbs) else as_checkpointer(store)
         if not isinstance(opened, StoreVerbs):
             raise CapabilityError(f"{type(opened).__name__} is no store of Locus, and keeps no long-term memory")
@@ -103,7 +124,8 @@ class LongTermMemory:
         self._items = ItemStore(opened.store)
         self._within: Namespace = ()
         self.ttl_seconds = ttl_seconds
-        self.ranks: Ranks = ranks or RanksByWords()
+        self._embedder = None if embed is None else Embedder(embed, embed_model)
+        self.ranks: Ranks = ranks or RanksHeld(self._embedder, index_mb=index_mb)
 
     async def put(
         self,
@@ -126,13 +148,28 @@ class LongTermMemory:
         With `if_version`, the newest version must be this `Item` or number, or there must be none (`None`). If not,
         `ConflictError` is raised and nothing is written.
         """
+        draft = self._draft(namespace, key, value, metadata, index, ttl_seconds, source)
+        checked = _checked_version(if_version)
+        return self._shown(await self._items.put((await self._embedded([draft]))[0], checked))
+
+    def _draft(
+        self,
+        namespace: Iterable[str],
+        key: str,
+        value: Any,
+        metadata: Mapping[str, Any] | None,
+        index: Index,
+        ttl_seconds: float | None | Unset,
+        source: str | None,
+    ) -> Item:
+        """A version to be, without what only the store knows."""
         now = datetime.now(UTC)
         seconds = self.ttl_seconds if isinstance(ttl_seconds, Unset) else ttl_seconds
         if seconds is not None:
             checked_seconds(seconds, "ttl_seconds")
         if source is not None and not isinstance(source, str):
             raise ConfigurationError(f"source is text, got {type(source).__name__}: {source!r:.60}")
-        draft = Item(
+        return Item(
             self._full(namespace),
             checked_key(key),
             checked_value(value),
@@ -145,7 +182,17 @@ class LongTermMemory:
             seconds,
             checked_index(index),
         )
-        return self._shown(await self._items.put(draft, _checked_version(if_version)))
+
+    async def _embedded(self, items: Sequence[Item]) -> list[Item]:
+        """These items with their vectors. If the embedder fails they have none, and a warning says so."""
+        if self._embedder is None:
+            return list(items)
+        try:
+            return await with_vectors(self._embedder, items)
+        except EmbeddingError as error:
+            text = f"{error}: what is put is saved without vectors, and found by words; `reindex()` makes them"
+            warnings.warn(text, OwedVectorsWarning, stacklevel=3)
+            return list(items)
 
     async def get(self, namespace: Iterable[str], key: str, *, version: int | None = None) -> Any:
         """The value of an item, by default the newest; `None` if there is none."""
@@ -226,6 +273,10 @@ class LongTermMemory:
     ) -> list[Found]:
         """The items below a namespace that fit a query best. Without a query: all of them, by path and key.
 
+        `by` says what counts: the words of the query, the vector of the query, or, as "hybrid", both. Then the score is
+        that by words, divided by the best, plus the similarity. `vector` stands for that of the query. A memory without
+        `embed` ranks by words. With `min_similarity`, only items with at least that cosine are found.
+
         `filter` is what a value has under each key: a plain value, or a dict of `$eq`, `$ne`, `$gt`, `$gte`, `$lt` and
         `$lte`. Under `"user.name"` it looks into `user`. Items that share nothing with the query come last, without a
         score.
@@ -244,6 +295,34 @@ class LongTermMemory:
         best = await self.ranks.best(self._items, question, skip + most)
         return [self._shown(found) for found in best[skip : skip + most]]
 
+    async def reindex(self, prefix: Iterable[str] = ()) -> int:
+        """Make the vectors that items below a namespace lack, or have of another model; return how many items got some.
+
+        Each such item gets a new version with the same value. Writers that come in between win. It may be interrupted,
+        and begun again: what is done stays done. If the embedder fails, its error is raised.
+        """
+        if self._embedder is None:
+            raise ConfigurationError("this memory has no embedder: say embed=…")
+        done = 0
+        async with aclosing(self._items.pages(self._full(prefix))) as pages:
+            async for page in pages:
+                lacking = [item for item in page if lacks_vectors(item, self._embedder.model)]
+                for start in range(0, len(lacking), AT_ONCE):
+                    some = await with_vectors(self._embedder, lacking[start : start + AT_ONCE])
+                    for item in some:
+                        done += await self._items.renew(item)
+        return done
+
+    async def owed(self, prefix: Iterable[str] = ()) -> int:
+        """How many items below a namespace have no vector of this memory's model, and should have one.
+
+        These are items of which the embedder has failed, and those that were put with another one, or without any.
+        """
+        if self._embedder is None:
+            return 0
+        async with aclosing(self._items.pages(self._full(prefix))) as pages:
+            return sum([sum(lacks_vectors(item, self._embedder.model) for item in page) async for page in pages])
+
     async def batch(self, ops: Iterable[Put | Get | Delete]) -> list[Any]:
         """Carry out several operations, many at the same time, and return their results in order.
 
@@ -256,25 +335,34 @@ class LongTermMemory:
         by_item: dict[str, list[int]] = {}
         for number, op in enumerate(calls):
             by_item.setdefault(item_id(self._full(op.namespace), op.key), []).append(number)
+        puts = {number: self._drafted(op) for number, op in enumerate(calls) if isinstance(op, Put)}
+        for start in range(0, len(puts), PUTS_EMBEDDED):
+            some = list(puts)[start : start + PUTS_EMBEDDED]
+            puts.update(zip(some, await self._embedded([puts[number] for number in some]), strict=True))
         results: list[Any] = [None] * len(calls)
         free = asyncio.Semaphore(AT_ONCE)
 
         async def one(numbers: list[int]) -> None:
             for number in numbers:
                 async with free:
-                    results[number] = await self._carried_out(calls[number])
+                    results[number] = await self._carried_out(calls[number], puts.get(number))
 
         done = await asyncio.gather(*map(one, by_item.values()), return_exceptions=True)
         for error in filter(None, done):
             raise error
         return results
 
-    async def _carried_out(self, op: Put | Get | Delete) -> Any:
-        arguments = dict(vars(op))
-        place = arguments.pop("namespace"), arguments.pop("key")
-        if isinstance(op, Put):
-            return await self.put(*place, arguments.pop("value"), **arguments)
-        return await (self.get_item(*place) if isinstance(op, Get) else self.delete(*place, **arguments))
+    def _drafted(self, op: Put) -> Item:
+        _checked_version(op.if_version)
+        return self._draft(op.namespace, op.key, op.value, op.metadata, op.index, op.ttl_seconds, op.source)
+
+    async def _carried_out(self, op: Put | Get | Delete, draft: Item | None) -> Any:
+        if isinstance(op, Put) and draft is not None:
+            # The operations of one item are a moment apart, and each version says when it was put.
+            return self._shown(await self._items.put(replace(draft, updated_at=datetime.now(UTC)), op.if_version))
+        if isinstance(op, Delete):
+            return await self.delete(op.namespace, op.key, if_version=op.if_version)
+        return await self.get_item(op.namespace, op.key)
 
     async def put_batch(self, puts: Iterable[Put | tuple[Iterable[str], str, Any]]) -> list[Item]:
         """Keep several values, given as `Put` or as namespace, key and value. See `batch`."""
@@ -353,12 +441,26 @@ class LongTermMemory:
         return replace(item, namespace=item.namespace[len(self._within) :]) if self._within else item
 
 
-def get_long_term_memory(url: str, *, ttl_seconds: float | None = None, **options: Any) -> LongTermMemory:
+def get_long_term_memory(
+    url: str,
+    *,
+    ttl_seconds: float | None = None,
+    embed: Any = None,
+    embed_model: str | None = None,
+    index_mb: float = 256,
+    **options: Any,
+) -> LongTermMemory:
     """Make the long-term memory in the store that a name or URL stands for: those of `get_checkpointer`.
 
-    `ttl_seconds` lets items end; `options` are those of the store.
+    `ttl_seconds`, `embed`, `embed_model` and `index_mb` are those of `LongTermMemory`, and `options` are the store's.
     """
-    memory = LongTermMemory(get_checkpointer(url, **options), ttl_seconds=ttl_seconds)
+    memory = LongTermMemory(
+        get_checkpointer(url, **options),
+        ttl_seconds=ttl_seconds,
+        embed=embed,
+        embed_model=embed_model,
+        index_mb=index_mb,
+    )
     memory._is_own = True
     return memory
 

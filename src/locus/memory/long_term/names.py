@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable
+from functools import lru_cache
 
 from locus.errors import ConfigurationError, InvalidIdError
 from locus.memory.model.ids import MAX_ID_LENGTH, check_text
@@ -39,7 +40,7 @@ def checked_namespace(namespace: Iterable[str], what: str = "a namespace") -> Na
 
 def path_of(namespace: Iterable[str], what: str = "a namespace") -> str:
     """The path of a namespace. It begins with the path of each of its parents."""
-    return _measured("".join(f"{_label(label)}/" for label in checked_namespace(namespace, what)), what)
+    return _measured(_joined(checked_namespace(namespace, what)), what)
 
 
 def checked_key(key: str) -> str:
@@ -74,6 +75,11 @@ def within(path: str) -> str:
 def behind_keys(path: str) -> str:
     """A text that follows the ids of a namespace's own items, and precedes those of the namespaces below it."""
     return f'{path}"'
+
+
+@lru_cache(maxsize=1_024)
+def _joined(labels: Namespace) -> str:
+    return "".join(f"{_label(label)}/" for label in labels)
 
 
 def _label(label: str) -> str:

@@ -1,26 +1,24 @@
 """How a search ranks items: the seam between items, which are read here, and whatever finds the best of them.
 
 `Ranks` is that seam. It gets the question and a way to read all live items below a namespace, and returns the best of
-those that pass the filter, in the order that `in_order` says. So it may read everything, as `RanksByWords` does, or
-hold an index between searches and fetch only what it names.
+those that pass the filter, in the order that `in_order` says. `locus.memory.long_term.held` has the one of every store,
+which holds what ranks items between searches and fetches only the best.
 """
 
 from __future__ import annotations
 
-import heapq
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import inf
 from typing import Any, Literal, Protocol
 
-from locus.errors import ConfigurationError
-from locus.memory.long_term.filters import passes, value_at
+from locus.memory.long_term.filters import passes
 from locus.memory.long_term.items import Found, Item
 from locus.memory.long_term.names import Namespace, path_of
-from locus.memory.model.codec import texts_in
-from locus.memory.model.ids import words
 
-WHOLE = "$"
-"""The path of a whole value."""
+PAGE = 500
+"""The number of items that are read at once."""
+
 
 By = Literal["hybrid", "words", "vector"]
 
@@ -44,11 +42,14 @@ class Question:
 class ItemSource(Protocol):
     """The items that a search may find: those of one store that have neither ended nor been deleted."""
 
-    def pages(self, prefix: Namespace) -> AsyncGenerator[list[Item]]:
+    def pages(self, prefix: Namespace, size: int = PAGE) -> AsyncGenerator[list[Item]]:
         """All items below a namespace, by path and key, in pages. Damaged ones are left out, with a warning."""
 
     async def current(self, namespace: Namespace, key: str) -> Item | None:
         """The newest version of an item. Whoever holds items compares its `rev` with that of the held one."""
+
+    async def state(self) -> Hashable | None:
+        """Something that differs whenever an item was put or removed; None if the store cannot tell cheaply."""
 
 
 class Ranks(Protocol):
@@ -64,43 +65,8 @@ class Ranks(Protocol):
 
 def in_order(found: Found) -> tuple[float, str, str]:
     """The key by which the items of a search are sorted: by score, then by path, then by key."""
-    return -(found.score or 0.0), path_of(found.namespace), found.key
-
-
-class RanksByWords:
-    """Ranks items by the fraction of the question's words that occur in them. It reads all items for that."""
-
-    async def best(self, source: ItemSource, question: Question, most: int) -> list[Found]:
-        if question.by == "vector" or question.vector is not None or question.min_similarity is not None:
-            raise ConfigurationError("this memory has no vectors: search by words, with a query alone")
-        terms = frozenset(words(question.text))
-        best: list[Found] = []
-        async for page in source.pages(question.prefix):
-            admitted = [found_of(item, score_of(item, terms)) for item in page if question.admits(item)]
-            if not terms:  # they come in their order
-                best += admitted
-                if len(best) >= most:
-                    break
-                continue
-            best = heapq.nsmallest(most, [*best, *admitted], key=in_order)
-        return best[:most]
+    return inf if found.score is None else -found.score, path_of(found.namespace), found.key
 
 
 def found_of(item: Item, score: float | None = None, similarity: float | None = None) -> Found:
     return Found(**{**vars(item), "score": score, "similarity": similarity})
-
-
-def score_of(item: Item, terms: frozenset[str]) -> float | None:
-    """The fraction of the words that occur in the texts of an item; None if none does."""
-    shared = terms.intersection(word for text in searched_texts(item) for word in words(text)) if terms else ()
-    return len(shared) / len(terms) if shared else None
-
-
-def searched_texts(item: Item) -> list[str]:
-    """The texts of an item that a search looks at: those under its `index`, or all."""
-    if item.index is False:
-        return []
-    if item.index is None:
-        return texts_in(item.value)
-    parts = (item.value if path == WHOLE else value_at(item.value, path) for path in item.index)
-    return [text for part in parts for text in texts_in(part)]

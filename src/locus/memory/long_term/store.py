@@ -8,14 +8,15 @@ for everybody, and a sweep removes what is left.
 from __future__ import annotations
 
 import warnings
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Hashable
 from contextlib import aclosing, suppress
+from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import islice, takewhile
 from typing import Any
 
-from locus.errors import ConflictError, CorruptCheckpointError, DamagedThreadsWarning
-from locus.memory.engine import Expires
+from locus.errors import CheckpointNotFoundError, ConflictError, CorruptCheckpointError, DamagedThreadsWarning
+from locus.memory.engine import Expires, TellsState
 from locus.memory.long_term.items import DELETED, MARK, SOURCE, Item, has_ended, item_of, payload_of
 from locus.memory.long_term.names import (
     PREFIX,
@@ -26,15 +27,15 @@ from locus.memory.long_term.names import (
     whole_name,
     within,
 )
+from locus.memory.long_term.ranking import PAGE
 from locus.memory.model.codec import decode, encode
 from locus.memory.model.ids import new_id
 from locus.memory.model.payloads import dict_payload
 from locus.memory.model.plan import Planner
-from locus.memory.model.records import ANY, DEFAULT_NAMESPACE, Commit, Entry, Stored, Unset, Verdict
+from locus.memory.model.records import ANY, DEFAULT_NAMESPACE, Commit, Entry, Outcome, Stored, Unset, Verdict
 from locus.memory.store import CheckpointStore
 
 SPACE = "memory"
-PAGE = 500
 _ATTEMPTS = 8
 
 
@@ -102,13 +103,21 @@ class ItemStore:
                     parent_id=base if unconditional and required else ANY,
                     parent_required=unconditional and required,
                 )
-                outcome = await self.store.commit(commit)
+            outcome = await self._send(commit)
             if outcome.verdict is Verdict.COMMITTED:
                 return Item(**{**vars(item), "version": outcome.seq, "rev": commit.checkpoint_id})
             if outcome.verdict is Verdict.CONFLICT:
                 latest = await self.current(draft.namespace, draft.key)
                 raise _refused(latest.version if latest else None, _number_of(if_version))
         raise ConflictError("this item keeps being changed by other writers; try again")
+
+    async def renew(self, item: Item) -> bool:
+        """Keep an item that was read, with other vectors, as a new version. False if somebody has changed it since."""
+        try:
+            await self.put(replace(item, updated_at=datetime.now(UTC)), item)
+        except ConflictError:
+            return False
+        return True
 
     async def delete(self, namespace: Namespace, key: str, if_version: Item | int | Unset | None = ANY) -> bool:
         """Remove every version of an item. True if there was one that had not ended."""
@@ -123,15 +132,20 @@ class ItemStore:
             raise _refused(item.version if item else None, given[0])
         async with self.store.using():
             commit = self._commit(name, MARK, datetime.now(UTC), metadata={DELETED: True}, if_latest=item.rev)
-            outcome = await self.store.commit(commit)
+        outcome = await self._send(commit)
         if outcome.verdict is not Verdict.COMMITTED:
             latest = await self.current(namespace, key)
             raise _refused(latest.version if latest else None, given[0])
         await self._remove_versions(name, outcome.seq)
         return True
 
-    async def pages(self, prefix: Namespace) -> AsyncGenerator[list[Item]]:
-        async with aclosing(self.under(path_of(prefix))) as pages:
+    async def state(self) -> Hashable | None:
+        """Something that differs whenever an item was put or removed; None if the store cannot tell cheaply."""
+        async with self.store.using() as engine:
+            return await engine.state() if isinstance(engine, TellsState) else None
+
+    async def pages(self, prefix: Namespace, size: int = PAGE) -> AsyncGenerator[list[Item]]:
+        async with aclosing(self.under(path_of(prefix), limit=size)) as pages:
             async for page in pages:
                 yield page
 
@@ -252,6 +266,16 @@ class ItemStore:
             entries = await engine.history(name, None, None, up_to + 1)
             if entries:
                 await engine.delete(name, None, {entry.seq: entry.rev for entry in entries})
+
+    async def _send(self, commit: Commit) -> Outcome:
+        """Send a commit. A server refuses one with an error of its own, which names the thread."""
+        try:
+            async with self.store.using():
+                return await self.store.commit(commit)
+        except ConflictError:
+            return Outcome(Verdict.CONFLICT)
+        except CheckpointNotFoundError:
+            return Outcome(Verdict.NO_PARENT)
 
     def _commit(
         self,

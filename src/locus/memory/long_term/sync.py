@@ -33,6 +33,8 @@ class SyncLongTermMemory:
     batch = blocking(LongTermMemory.batch)
     put_batch = blocking(LongTermMemory.put_batch)
     get_batch = blocking(LongTermMemory.get_batch)
+    reindex = blocking(LongTermMemory.reindex)
+    owed = blocking(LongTermMemory.owed)
     erase = blocking(LongTermMemory.erase)
     sweep = blocking(LongTermMemory.sweep)
     close = blocking(LongTermMemory.close)

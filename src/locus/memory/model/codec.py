@@ -74,20 +74,20 @@ def check(value: Any, path: tuple[str | int, ...] = (), depth: int = MAX_DEPTH) 
         _explain(value, path, depth)
 
 
-def encode(value: Any, path: tuple[str | int, ...] = (), *, sort_keys: bool = False) -> str:
+def encode(value: Any, path: tuple[str | int, ...] = (), *, sort_keys: bool = False, depth: int = MAX_DEPTH) -> str:
     """The value as compact JSON text. `path` is where it stands in the state, for the error."""
-    if type(value) not in _NEVER_ODD and not _keepable(value, MAX_DEPTH):
-        _explain(value, path)
+    if type(value) not in _NEVER_ODD and not _keepable(value, depth):
+        _explain(value, path, depth)
     try:
         # Pydantic's writer is four times as fast as the standard library's.
         text = _write_sorted(value) if sort_keys else to_json(value, inf_nan_mode="constants").decode()
         if sort_keys and not text.isascii():
             text.encode()
     except (TypeError, ValueError, RecursionError) as error:
-        _explain(value, path)
+        _explain(value, path, depth)
         raise SerializationError(f"{path_text(path) or 'the value'} cannot be written: {error}") from error
     if _may_hold_long_number(text):
-        _explain(value, path)  # raises, unless it stands in a text
+        _explain(value, path, depth)  # raises, unless it stands in a text
     return text
 
 
@@ -181,8 +181,12 @@ def _explain(value: Any, path: tuple[str | int, ...], depth: int = MAX_DEPTH) ->
         for index, item in enumerate(value):
             _explain(item, (*path, index), depth - 1)
     elif isinstance(value, str):
-        if any("\ud800" <= char <= "\udfff" for char in value):
-            raise SerializationError(f"{here} holds a lone surrogate, which is no Unicode text", path_text(path))
+        try:
+            value.encode()  # in C: a tool may answer with millions of digits, which all come here
+        except UnicodeEncodeError:
+            raise SerializationError(
+                f"{here} holds a lone surrogate, which is no Unicode text", path_text(path)
+            ) from None
     elif isinstance(value, float):
         if not math.isfinite(value):
             raise SerializationError(f"{here} is {value}, which JSON does not have", path_text(path))

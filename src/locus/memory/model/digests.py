@@ -33,6 +33,11 @@ def fingerprint(text: str) -> bytes:
     return blake2b(text.encode(), digest_size=DIGEST_SIZE).digest()
 
 
+def fingerprints(texts: Iterable[str]) -> tuple[bytes, ...]:
+    """The digest of each text."""
+    return tuple([blake2b(text.encode(), digest_size=DIGEST_SIZE).digest() for text in texts])
+
+
 def extended(before: bytes, text: str) -> bytes:
     """The digest of all items up to a position, made from the digest of those before the last one, and its text."""
     return blake2b(before + text.encode(), digest_size=DIGEST_SIZE).digest()

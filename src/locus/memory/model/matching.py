@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
@@ -16,6 +17,7 @@ from locus.memory.model.table import ThreadTable
 
 _EPOCH = datetime.min.replace(tzinfo=UTC)
 SNIPPET = 160
+_WORD = re.compile(r"[^\W_]+")
 RANKED = 200
 """How many of the texts that have all terms are ranked at least, where a database cannot rank them by themselves."""
 
@@ -35,12 +37,29 @@ def score(terms: Sequence[str], text: str) -> float:
 
 
 def snippet(terms: Sequence[str], text: str) -> str:
-    """The part of a text around the first term in it."""
-    folded = text.lower()
-    at = min((found for term in terms if (found := folded.find(term)) >= 0), default=0)
+    """The part of a text in which the terms stand closest together, each as a whole word."""
+    at = nearest(terms, text)
     start = max(0, at - SNIPPET // 4)
     shown = " ".join(text[start : start + SNIPPET].split())
     return f"{'…' if start else ''}{shown}{'…' if start + SNIPPET < len(text) else ''}"
+
+
+def nearest(terms: Sequence[str], text: str) -> int:
+    """The position at which the shortest part of a text begins that has all of these words; 0 if it has none."""
+    wanted = set(terms)
+    last: dict[str, int] = {}
+    best, shortest, partial = 0, len(text) + 1, None
+    for found in _WORD.finditer(text):
+        word = found[0].lower()
+        if word not in wanted:
+            continue
+        partial = found.start() if partial is None else partial
+        last[word] = found.start()
+        if len(last) == len(wanted):
+            start = min(last.values())
+            if found.end() - start < shortest:
+                best, shortest = start, found.end() - start
+    return best if shortest <= len(text) else partial or 0
 
 
 def table_hits(table: ThreadTable, terms: Sequence[str]) -> Iterator[Hit]:

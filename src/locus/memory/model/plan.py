@@ -23,7 +23,7 @@ from locus.memory.model.digests import (
     DigestChain,
     digest_text,
     extended,
-    fingerprint,
+    fingerprints,
     with_items,
 )
 from locus.memory.model.ids import digest
@@ -227,30 +227,53 @@ class Planner:
                 return text
         if trace is None and self._has_many_cuts and not (omitted or isinstance(items, Items | EncodedList)):
             return encode(items, path, sort_keys=self.sort_keys)
-        self._cuts[path] = _ListPlan(self, path, items, trace, omitted, left_out).trace
+        added = self._added(items, trace, path) if omitted and trace and trace.digests == () else None
+        self._cuts[path] = added or _ListPlan(self, path, items, trace, omitted, left_out).trace
         return "[]"
+
+    def _added(self, items: Sequence[Any] | EncodedList, known: ListTrace, path: Path) -> ListTrace | None:
+        """The ordinary case: items that follow all stored ones. None if it is not as simple: see `_ListPlan`."""
+        stored = known.extents
+        if type(items) is not list or not self._may_continue(stored):
+            return None
+        if sum([extent.length for extent in stored]) != known.omitted:
+            return None
+        texts = encode_each(items, path, sort_keys=self.sort_keys)
+        extents, chains = self._continued(known, texts) if texts else (stored, known.chains)
+        return ListTrace(extents, None, fingerprints(texts), chains, known.omitted)
 
     def _grown(self, items: Items[Any], known_field: FieldTrace, path: Path) -> ListTrace | None:
         """The ordinary case: a list of a state that has only grown. None if it is not as simple: see `_ListPlan`."""
         known = known_field.cuts.get(path)
         if not isinstance(known, ListTrace) or known.omitted or path[0] in self._omitted:
             return None
-        older, stored, runs = known.items, known.extents, self.runs
-        if not runs.may_continue or type(older) is not Items or not 0 < len(stored) < MAX_EXTENTS:
+        older, stored = known.items, known.extents
+        if type(older) is not Items or not self._may_continue(stored):
             return None
-        count, last = len(older), stored[-1]
-        if items.shared_with(older) != (0, count) or not items.stable or not _is_newest(last, stored):
+        count = len(older)
+        if items.shared_with(older) != (0, count) or not items.stable:
             return None
         if len(items) == count:
             return ListTrace(stored, items, None, known.chains)
         fresh = tuple.__getitem__(items, slice(count, None))
         plain = fresh if self.plain_item is None else list(map(self.plain_item, fresh))
         texts = encode_each(plain, path, count, sort_keys=self.sort_keys)
-        branch, run, skip, length = last
+        extents, chains = self._continued(known, texts)
+        return ListTrace(extents, items, None, chains)
+
+    def _may_continue(self, stored: tuple[Extent, ...]) -> bool:
+        """Whether items can simply be added to the branch that a stored list ends on."""
+        return self.runs.may_continue and 0 < len(stored) < MAX_EXTENTS and _is_newest(stored[-1], stored)
+
+    def _continued(
+        self, known: ListTrace, texts: Sequence[str]
+    ) -> tuple[tuple[Extent, ...], Mapping[str, DigestChain]]:
+        """Add items to the end of a stored list. Returns its extents then, and its chains."""
+        *before, (branch, run, skip, length) = known.extents
         chain = known.chains.get(branch, UNKNOWN_CHAIN)
-        newest, chain = runs.add(branch, run + 1, skip + length, texts, chain, sort_keys=self.sort_keys)
+        newest, chain = self.runs.add(branch, run + 1, skip + length, texts, chain, sort_keys=self.sort_keys)
         grown = Extent(branch, newest, skip, length + len(texts))
-        return ListTrace((*stored[:-1], grown), items, None, {**known.chains, branch: chain})
+        return (*before, grown), {**known.chains, branch: chain}
 
 
 class _ListPlan:
@@ -312,22 +335,21 @@ class _ListPlan:
             return self._encoded.text(index)
         text = self._texts.get(index)
         if text is None:
-            path: tuple[str | int, ...] = (*self._path, index)
-            text = self._texts[index] = self._encoded_item(self._items[index], path)
+            item = self._items[index]
+            plain = item if self._plain_item is None else self._plain_item(item)
+            text = self._texts[index] = encode(plain, (*self._path, index), sort_keys=self._sort_keys)
         return text
 
     def _digest_all(self) -> tuple[bytes, ...]:
         if self._encoded is not None:
             return self._encoded.digests
-        return tuple(fingerprint(self._visible_text(index)) for index in range(len(self._items)))
+        texts = self._encoded_items(self._items)
+        self._texts = dict(enumerate(texts))
+        return fingerprints(texts)
 
-    def _digests_of(self, items: Sequence[object]) -> tuple[bytes, ...]:
-        """The digests of stored items."""
-        return tuple(fingerprint(self._encoded_item(item, self._path)) for item in items)
-
-    def _encoded_item(self, item: Any, path: tuple[str | int, ...]) -> str:
-        plain = item if self._plain_item is None else self._plain_item(item)
-        return encode(plain, path, sort_keys=self._sort_keys)
+    def _encoded_items(self, items: Sequence[Any]) -> list[str]:
+        plain = items if self._plain_item is None else list(map(self._plain_item, items))
+        return encode_each(plain, self._path, sort_keys=self._sort_keys)
 
     def _by_identity(self) -> list[Match]:
         known, items = self._known, self._items
@@ -352,7 +374,8 @@ class _ListPlan:
             return []
         if self._known.is_unread:
             return self._by_chain(self._known)
-        return align(self._known.digests or self._digests_of(self._known.items or ()), self._digests)
+        known = self._known.digests or fingerprints(self._encoded_items(self._known.items or ()))
+        return align(known, self._digests)
 
     def _by_chain(self, known: ListTrace) -> list[Match]:
         """The common beginning of this list and a stored one, of which only digests of its branches are known.

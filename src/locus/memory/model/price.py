@@ -31,29 +31,40 @@ class PriceLimits:
     """Characters of the manifest."""
     characters: int
     """Characters of a state that shows something more than once."""
+    values: int
+    """JSON values of such a state."""
 
 
-OF_CLIENTS: Final = PriceLimits(lists=5_000, extents=20_000, manifest=4_000_000, characters=256 * 1024 * 1024)
-IN_PROCESS: Final = PriceLimits(lists=200_000, extents=2_000_000, manifest=100_000_000, characters=8 * 1024**3)
+OF_CLIENTS: Final = PriceLimits(
+    lists=5_000, extents=20_000, manifest=4_000_000, characters=64 * 1024**2, values=1_000_000
+)
+IN_PROCESS: Final = PriceLimits(
+    lists=200_000, extents=2_000_000, manifest=100_000_000, characters=8 * 1024**3, values=1_000_000_000
+)
 
 
 class Amount(NamedTuple):
-    """What something comes to when it is put together: at most so many characters of JSON, and items of lists."""
+    """What something comes to when it is put together: at most so many characters of JSON, and values."""
 
     characters: int
-    items: int
+    values: int
 
 
 def amount(extents: Iterable[Extent], runs: Mapping[str, Sequence[Run]]) -> Amount:
     """What these runs come to, with everything that extents repeat. The runs are those that were read for them."""
     times = repeats(extents)
-    characters = items = 0
+    characters = values = 0
     for branch, of_branch in runs.items():
         count = times.get(branch, 1)
         for run in of_branch:
             characters += count * len(run.items)
-            items += count * run.length
-    return Amount(characters, items)
+            values += count * most_values_of(run.items)
+    return Amount(characters, values)
+
+
+def most_values_of(text: str) -> int:
+    """An upper bound for the values in a JSON text: each but the first follows a comma or a bracket."""
+    return 1 + text.count(",") + text.count("[") + text.count("{")
 
 
 def repeats(extents: Iterable[Extent]) -> dict[str, int]:
@@ -106,10 +117,11 @@ def _pieces(cuts: Cuts) -> int:
 
 def check_amount(found: Amount, limits: PriceLimits) -> None:
     """Refuse what becomes too large by repeating."""
-    if found.characters > limits.characters:
+    if found.characters > limits.characters or found.values > limits.values:
         raise SerializationError(
-            f"the state names the same items again and again, and has about {found.characters:,} characters when it "
-            f"is read, where {limits.characters:,} are the most: store a text once, and refer to it by a name"
+            f"the state names the same items again and again, and has about {found.characters:,} characters and "
+            f"{found.values:,} values when it is read, where {limits.characters:,} and {limits.values:,} are the most: "
+            "store a text once, and refer to it by a name"
         )
 
 

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from locus.looking.formatting import duration, one_line
-from locus.looking.previews import Facts, Kind, Preview
+from locus.looking.formatting import one_line
+from locus.looking.previews import Kind, Preview
 from locus.looking.turns import Save
 
 _SPEAKER: Final = 16
@@ -43,14 +43,3 @@ def _speaker(preview: Preview) -> str:
     if preview.kind is not Kind.SAID:
         return ""
     return one_line(preview.name or preview.role or "item", _SPEAKER)
-
-
-def facts_line(facts: Facts) -> str:
-    """What was recorded of a save, in words: `1,204 tok · gpt-x · 0.004 · 40 ms`."""
-    words = [
-        *([] if facts.tokens is None else [f"{facts.tokens:,} tok"]),
-        *([] if facts.model is None else [one_line(facts.model, 24)]),
-        *([] if facts.cost is None else [f"{facts.cost:.4g}"]),
-        *([] if facts.seconds is None else [duration(facts.seconds)]),
-    ]
-    return " · ".join(words)

@@ -18,7 +18,8 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
 from locus import __version__
-from locus.looking.formatting import ago, bytes_text, one_line, visible, visible_id
+from locus.core.media import bytes_text
+from locus.looking.formatting import ago, one_line, visible, visible_id
 from locus.server.auth import GRANT_KEY, Grant
 from locus.server.inspector.words import marked
 from locus.wire.format import segment

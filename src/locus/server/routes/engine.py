@@ -105,7 +105,8 @@ class EngineRoutes(Routes):
 
     def __init__(self, authorized: AuthorizedStore) -> None:
         super().__init__(authorized)
-        self._extents = ExtentCheck(replace(OF_CLIENTS, characters=authorized.limits.state_bytes))
+        limits = authorized.limits
+        self._extents = ExtentCheck(replace(OF_CLIENTS, characters=limits.body_bytes, values=limits.body_values))
 
     @operation(
         "POST",

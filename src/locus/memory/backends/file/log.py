@@ -60,8 +60,12 @@ _TO_APPEND = os.O_RDWR | BYTES | NO_LINK
 _UNWRITTEN_BYTES = 512
 """The number of zeros in a row that are a sector which was never written: the power failed during a save."""
 
+_SEAL_LINE = b"\n" + SEAL_START
 _FIRST_LINE = re.compile(rb'\{"(head"|-?\d+\.)')
 """The beginning of the first line of a record."""
+_NO_FURTHER_LINE = re.compile(rb"\n(?!,|\}\Z)")
+"""The beginning of a line that no record has after its first: they begin with a comma, and the last one is a brace."""
+_CHECKED_LINE = re.compile(rb"(?m)^.*" + re.escape(CHECKSUM_KEY) + rb".*$")
 
 
 _FORMATS = re.compile(rb',"(locus|min_reader|min_writer)":(\d{1,9})(?=,)')
@@ -267,15 +271,14 @@ class LogFile:
         while True:
             start = max(0, size - window)
             data = self._pread(start, size - start)
-            end = data.rfind(b"\n") + 1
-            while end > 0:
-                begin = data.rfind(b"\n", 0, end - 1) + 1
-                if data.startswith(SEAL_START, begin) and (begin > 0 or start == 0):
-                    seal = self._parsed(start + begin, data[begin:end])
-                    self._check_tail(seal.end, data[end:])
-                    self._buffer = (start, data[:end])  # what precedes the seal is needed next
-                    return seal
-                end = begin
+            # Not line by line: a damaged log may have nothing but line ends.
+            begin = data.rfind(_SEAL_LINE, 0, data.rfind(b"\n") + 1) + 1
+            end = data.find(b"\n", begin) + 1
+            if end and (begin > 0 or (start == 0 and data.startswith(SEAL_START))):
+                seal = self._parsed(start + begin, data[begin:end])
+                self._check_tail(seal.end, data[end:])
+                self._buffer = (start, data[:end])  # what precedes the seal is needed next
+                return seal
             if start == 0:
                 raise CorruptCheckpointError(f"{self._name} has no seal that can be read")
             window *= 8
@@ -287,13 +290,11 @@ class LogFile:
         """
         if not tail or b"\0" * _UNWRITTEN_BYTES in tail:
             return
-        *lines, rest = tail.split(b"\n")
-        first, following = lines[:1], lines[1:]
+        lines, _, rest = tail.rpartition(b"\n")
         if (
-            not all(map(_FIRST_LINE.match, first))
-            or not all(line.startswith(b",") or line == b"}" for line in following)
-            or b"}" in following[:-1]
-            or any(map(_ends_with_seal, lines))
+            (len(rest) < len(tail) and not _FIRST_LINE.match(lines))
+            or _NO_FURTHER_LINE.search(lines)
+            or any(_ends_with_seal(line[0]) for line in _CHECKED_LINE.finditer(lines))
             or _ends_with_seal(rest[:-1])
         ):
             raise CorruptCheckpointError(f"{self._name}: what follows byte {at} is damaged, and no save cut short")
@@ -622,15 +623,14 @@ class LogFile:
     def intact(self) -> list[Seal]:
         """List all seals but the first line's that fit their checksums, oldest first, whatever stands between them."""
         seals: list[Seal] = []
-        at = 0
         data = self._pread(0, os.fstat(self._fd).st_size)
-        while end := data.find(b"\n", at) + 1:
-            if data.startswith(SEAL_START, at):
-                with suppress(CorruptCheckpointError):
-                    seal = self._parsed(at, data[at:end])
-                    if seal.facts["seal"] != "thread":
-                        seals.append(seal)
-            at = end
+        at = 0 if data.startswith(SEAL_START) else data.find(_SEAL_LINE) + 1 or -1
+        while at >= 0 and (end := data.find(b"\n", at) + 1):
+            with suppress(CorruptCheckpointError):
+                seal = self._parsed(at, data[at:end])
+                if seal.facts["seal"] != "thread":
+                    seals.append(seal)
+            at = data.find(_SEAL_LINE, end - 1) + 1 or -1
         return seals
 
     @_finds_damage

@@ -69,6 +69,7 @@ def file_name(thread_id: str) -> str:
 _BEGINNING = re.compile(rb'\{"seal":"(\w+)","bytes":(\d{1,18}),"prev":(?:(\d{1,18})|null),')
 _NAME = re.compile(rb'"checkpoint_id":"([^"\\]*)","parent_id":(?:null|"[^"\\]*"),"namespace":"([^"\\]*)",')
 _RUNS_KEY = b',"runs":'
+_OBJECT_LINE = re.compile(r"\n+\{")
 KINDS = frozenset({"thread", "checkpoint", "writes"})
 
 
@@ -224,7 +225,9 @@ class Record:
         body, places = bytearray(), []
         for name, text in self.parts:
             body += f"{',' if body else '{'}{encode(name)}:".encode()
-            data = text.encode() if pretty else text.replace("\n", "").encode()
+            # In JSON a line end stands between tokens only. What somebody else has encoded must not begin a line as a
+            # seal does.
+            data = (_OBJECT_LINE.sub("{", text) if pretty else text.replace("\n", "")).encode()
             places.append((len(body), len(data)))
             body += data
             if pretty:

@@ -28,7 +28,14 @@ from locus.memory.backends.redis.client import (
 from locus.memory.backends.redis.commit import commit_arguments, commit_outcome, outcome_together
 from locus.memory.backends.redis.config import MAX_BUCKETS, RedisConfig
 from locus.memory.backends.redis.examine import findings
-from locus.memory.backends.redis.load import held_arguments, part_arguments, to_stored, which_arguments
+from locus.memory.backends.redis.load import (
+    ManyRuns,
+    held_arguments,
+    is_many,
+    part_arguments,
+    to_stored,
+    which_arguments,
+)
 from locus.memory.backends.redis.read import IndexReader
 from locus.memory.backends.redis.remove import ThreadContents, ThreadOutline
 from locus.memory.backends.redis.replicas import Replicas
@@ -91,6 +98,8 @@ from locus.memory.model.trimming import MOST_ROWS
 _log = logging.getLogger(__name__)
 
 _ATTEMPTS = 100
+_RUNS_AT_ONCE = 500
+"""About how many runs a portion has, where a checkpoint has very many."""
 """The number of times that a removal is planned because the thread has changed meanwhile."""
 
 _AT_ONCE = 64
@@ -264,18 +273,47 @@ class RedisEngine(
         return ThreadOutline(thread_id, await self._run(scripts.OUTLINE, thread_id))
 
     async def read(self, thread_id: str, namespace: str, checkpoint_id: str | None) -> Stored | None:
-        which = which_arguments(namespace, checkpoint_id)
-        return to_stored(thread_id, await self._run(scripts.READ, thread_id, *which))
+        return await self._load(scripts.READ, (thread_id, namespace, checkpoint_id))
 
     async def read_part(self, thread_id: str, namespace: str, checkpoint_id: str | None, part: Part) -> Stored | None:
-        which = which_arguments(namespace, checkpoint_id)
-        answer = await self._run(scripts.READ_PART, thread_id, *which, *part_arguments(part))
-        return to_stored(thread_id, answer, part=part)
+        return await self._load(
+            scripts.READ_PART, (thread_id, namespace, checkpoint_id), *part_arguments(part), part=part
+        )
 
     async def read_since(self, thread_id: str, namespace: str, checkpoint_id: str | None, held: Base) -> Stored | None:
-        which = which_arguments(namespace, checkpoint_id)
-        answer = await self._run(scripts.READ_SINCE, thread_id, *which, *held_arguments(namespace, held))
-        return to_stored(thread_id, answer, held=held)
+        return await self._load(
+            scripts.READ_SINCE, (thread_id, namespace, checkpoint_id), *held_arguments(namespace, held), held=held
+        )
+
+    async def _load(
+        self,
+        script: Script,
+        place: tuple[str, str, str | None],
+        *arguments: Any,
+        part: Part | None = None,
+        held: Base | None = None,
+    ) -> Stored | None:
+        thread_id, namespace, checkpoint_id = place
+        for _ in range(_ATTEMPTS):
+            answer = await self._run(script, thread_id, *which_arguments(namespace, checkpoint_id), *arguments)
+            if not is_many(answer):
+                return to_stored(thread_id, answer, part, held)
+            found = ManyRuns(thread_id, answer)
+            await self._read_in_portions(thread_id, found)
+            # As long as the checkpoint is there, so are its runs: a scan gives all that are there from begin to end.
+            now = await self.entry(thread_id, namespace, found.entry.checkpoint_id)
+            if now is not None and (now.seq, now.rev) == (found.entry.seq, found.entry.rev):
+                return found.stored(part)
+        raise _overtaken(thread_id)
+
+    async def _read_in_portions(self, thread_id: str, found: ManyRuns) -> None:
+        _, _, _, runs, *_ = self._keys(thread_id)
+        cursor = b"0"
+        while True:
+            cursor, fields = await self._clients.command("HSCAN", runs, cursor, "COUNT", _RUNS_AT_ONCE)
+            found.add(fields)
+            if int(cursor) == 0:
+                return
 
     async def entry(self, thread_id: str, namespace: str, checkpoint_id: str | None) -> Entry | None:
         answer = await self._run(scripts.ENTRY, thread_id, *which_arguments(namespace, checkpoint_id))

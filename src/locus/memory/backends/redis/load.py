@@ -6,13 +6,13 @@ which `lua/shared/runs.lua` describes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from locus.errors import CorruptCheckpointError
-from locus.memory.backends.redis.schema import index_field, net, run_of, to_checked_payload, to_entry, to_extents
+from locus.memory.backends.redis.schema import index_field, net, nets, run_of, to_checked_payload, to_entry, to_extents
 from locus.memory.model.ids import shown_thread
-from locus.memory.model.manifest import check_named, wanted
+from locus.memory.model.manifest import check_named, newest_in, wanted
 from locus.memory.model.parts import Ends, Part, Window, needed
 from locus.memory.model.records import Base, Extent, Path, Run, Stored
 
@@ -50,13 +50,53 @@ def to_stored(
     """Make the checkpoint of an answer: whole, a part of it, or what it has beyond a held one."""
     if not answer:
         return None
-    seq, entry, payload, passed, known, packets, long_texts = answer
+    *about, known, packets, long_texts = answer
+    return _stored(thread_id, about, lambda: _unpacked(packets, long_texts), part, known, held)
+
+
+def is_many(answer: Sequence[Any]) -> bool:
+    """Whether there are so many runs that they have to be read in portions (`ManyRuns`)."""
+    return answer[:1] == [b"MANY"]
+
+
+class ManyRuns:
+    """The runs of a checkpoint that are read in portions, from whatever runs its thread has."""
+
+    def __init__(self, thread_id: str, answer: Sequence[Any]) -> None:
+        self._thread_id = thread_id
+        _, *self._about = answer
+        self.entry = to_entry(thread_id, self._about[0], self._about[1])
+        payload = self._about[2]
+        self._newest = newest_in(to_extents(nets(payload)[0])) if payload else {}
+        self._runs: dict[str, dict[int, Run]] = {}
+
+    def add(self, fields: Mapping[bytes, bytes]) -> None:
+        """Add those of these fields of the hash of runs that belong to the checkpoint. One may come twice."""
+        for field, text in fields.items():
+            branch, _, number = field.decode().partition(" ")
+            if number and int(number) <= self._newest.get(branch, -1):
+                self._runs.setdefault(branch, {})[int(number)] = run_of(branch, int(number), text)
+
+    def stored(self, part: Part | None) -> Stored:
+        runs = {branch: [found[number] for number in sorted(found)] for branch, found in self._runs.items()}
+        return _stored(self._thread_id, self._about, lambda: runs, part)
+
+
+def _stored(
+    thread_id: str,
+    about: Sequence[Any],
+    runs_of: Callable[[], RunsByBranch],
+    part: Part | None,
+    known: bytes | None = None,
+    held: Base | None = None,
+) -> Stored:
+    seq, entry, payload, passed = about
     checkpoint = to_entry(thread_id, seq, entry)
     try:
         if payload is None:
             raise ValueError("its payload is missing")
         head, manifest, is_checked = to_checked_payload(payload)
-        runs = _unpacked(packets, long_texts)
+        runs = runs_of()
         extents = wanted(manifest) if part is None else needed(manifest, part)
         if is_checked:
             check_named(extents if known is None else _not_held(extents, to_extents(known)), runs)

@@ -533,7 +533,9 @@ def newest(sql: Flavour, prefix: str, after: str, limit: int, *, at_once: bool) 
     for thread_id in ids:
         row, stored = by_id.get(thread_id), None
         try:
-            stored = None if row is None else sql.read_checkpoint(CheckpointRow(*row))
+            one = None if row is None else CheckpointRow(*row)
+            yield from sql.proven(one, thread_id, DEFAULT_NAMESPACE, None)
+            stored = None if one is None else sql.read_checkpoint(one)
             if stored is not None and wanted(stored.manifest):
                 stored = yield from read(sql, thread_id, DEFAULT_NAMESPACE, None, at_once=at_once)
             found.append(stored)

@@ -10,7 +10,7 @@ import asyncio
 import sqlite3
 import time
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from contextlib import ExitStack
 from datetime import datetime
 from functools import partial
@@ -53,7 +53,7 @@ from locus.memory.backends.sqlite.schema import (
     script,
     sql_of,
 )
-from locus.memory.engine import CommitsTogether, CommitsWithWrites, Deadline, Engine, NothingCommitted
+from locus.memory.engine import CommitsTogether, CommitsWithWrites, Deadline, Engine, NothingCommitted, TellsState
 from locus.memory.model.records import (
     Base,
     Commit,
@@ -92,7 +92,7 @@ def _carry_out(change: ThreadChange[T], connection: sqlite3.Connection) -> T:
         return execute(connection, change(SQLiteThreads(connection)))
 
 
-class SQLiteEngine(SQLEngine, CommitsTogether, CommitsWithWrites):
+class SQLiteEngine(SQLEngine, CommitsTogether, CommitsWithWrites, TellsState):
     """Threads in an SQLite file."""
 
     # The text of SQLite's own error may have what it could not read of a damaged file.
@@ -288,6 +288,9 @@ class SQLiteEngine(SQLEngine, CommitsTogether, CommitsWithWrites):
 
     async def find(self, key: str, value: str, limit: int, prefix: str = "") -> list[Entry]:
         return await self._read(partial(sqlite_read.find, self.sql, key, metadata_value(value), limit, prefix))
+
+    async def state(self) -> Hashable:
+        return await self._read(partial(sqlite_read.state, self.sql), at_once=True)
 
     async def search_until(self, terms: Sequence[str], limit: int, prefix: str, deadline: Deadline) -> Hits:
         indexed = await self._index_until(deadline)

@@ -1,4 +1,4 @@
-"""Queries by metadata in SQLite, which needs its own."""
+"""Queries in SQLite that need its own SQL: by metadata, and whether anything has changed."""
 
 from __future__ import annotations
 
@@ -26,3 +26,14 @@ def find(sql: SQLiteFlavour, key: str, value: str, limit: int, prefix: str) -> S
         tables = f"locus_metadata m CROSS JOIN {checkpoint} CROSS JOIN {sql.threads} t ON t.id = c.thread"
         condition, values = f"{pair} AND {here} ORDER BY m.checkpoint DESC", (key, value, *bounds)
     return (yield from sql_read.entries(sql, condition, values, limit, tables))
+
+
+def state(sql: SQLiteFlavour) -> Steps[tuple[object, ...]]:
+    """What differs whenever a checkpoint was added or removed: the newest one, and how many there are.
+
+    One that is added gets the highest id. So as long as the newest is the same, none is there that came after it, and
+    if none of the older ones is missing either, nothing has changed.
+    """
+    newest = yield f"SELECT c.id, c.rev FROM {sql.checkpoints} c ORDER BY c.id DESC LIMIT 1", ()
+    counted = yield f"SELECT COUNT(*) FROM {sql.checkpoints} c", ()
+    return (*map(tuple, newest), *map(tuple, counted))

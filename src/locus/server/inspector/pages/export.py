@@ -82,13 +82,13 @@ async def _check_size(pages: Pages, request: Request, stored: Stored) -> None:
     most = pages.authorized.limits.state_bytes
     found = await read_out(stored, lambda: amount(wanted(stored.manifest), stored.runs))
     size = len(stored.head) + found.characters
-    if size > most:
+    if size > most or VALUE_BYTES * found.values > pages.authorized.limits.memory_bytes:
         raise Problem(
             507,
             "state_too_large",
             f"This state is larger than {most:,} bytes. Export the thread as JSON Lines instead.",
         )
-    share_of(request).take(2 * size + VALUE_BYTES * found.items)
+    share_of(request).take(2 * size + VALUE_BYTES * found.values)
 
 
 def _pieces(stored: Stored, kind: str) -> Iterable[str]:

@@ -15,8 +15,9 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
+from locus.core.media import bytes_text
 from locus.errors import ConfigurationError
-from locus.looking.formatting import bytes_text, days, dotted, duration, one_line
+from locus.looking.formatting import days, dotted, duration, one_line
 from locus.looking.usage import Sums, kinds
 from locus.memory.model.ids import MAX_ID_LENGTH
 from locus.memory.model.records import Entry

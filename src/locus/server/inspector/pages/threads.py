@@ -15,6 +15,7 @@ from starlette.routing import Route
 
 from locus.errors import CapabilityError, ConfigurationError, CorruptCheckpointError
 from locus.looking.histories import some_metadata
+from locus.looking.recency import newest_by_time
 from locus.looking.revisions import threads_by_metadata
 from locus.looking.saves import saves_of
 from locus.looking.turns import Status, turns_of
@@ -136,7 +137,7 @@ async def _listed(pages: Pages, request: Request, query: ThreadsQuery) -> Thread
         more = ids[PAGE - 1] if len(ids) > PAGE else None
         newest = [entry for thread_id in ids[:PAGE] for entry in await pages.store.history(thread_id, 1, None, None)]
         return ThreadPage(newest, more)
-    page = await pages.store.newest_threads(PAGE, query.after or None, pattern.prefix)
+    page = await newest_by_time(pages.store, PAGE, query.after or None, pattern.prefix)
     return ThreadPage(pages.authorized.visible(request, page.entries), page.next)
 
 

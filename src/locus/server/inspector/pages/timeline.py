@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import astuple, dataclass, field, replace
 from itertools import accumulate
 from typing import Annotated, Final
 
@@ -13,7 +13,7 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
 from locus.errors import ConfigurationError
-from locus.looking.formatting import dotted
+from locus.looking.formatting import dotted, facts_text
 from locus.looking.graph import Node, lanes_of, lines
 from locus.looking.histories import about
 from locus.looking.revisions import first_of, latest_at, moment_of, resolve
@@ -23,7 +23,7 @@ from locus.memory.model.ids import MAX_ID_LENGTH
 from locus.memory.model.records import Entry
 from locus.memory.store import CheckpointStore
 from locus.memory.titles import title_of
-from locus.server.inspector.lines import Line, facts_line, lines_of
+from locus.server.inspector.lines import Line, lines_of
 from locus.server.inspector.pages.base import Pages, no_such_thread, off_loop
 from locus.server.inspector.rendering import day_of, utc_time
 from locus.server.requests import Query
@@ -276,7 +276,7 @@ def rows_of(
             successors.get((entry.namespace, entry.checkpoint_id), [])[1:],
             said if len(said) <= MOST_LINES else said[1 - MOST_LINES :],
             max(save.added - MOST_LINES + 1, 0) if len(said) > MOST_LINES else 0,
-            facts_line(save.facts),
+            " · ".join(facts_text(*astuple(save.facts))),
             ends.get(entry.seq),
             any(preview.is_question for preview in save.previews),
             ", ".join(f"{by:+,} {dotted(path)}" for path, by in save.grown.items()),

@@ -10,6 +10,9 @@
 local LONG_TEXT = 2048
 local MOST_STEPS = 5000000
 local MOST_EXTENTS = 10000
+-- How many runs one call goes through, which takes a tenth of a second or two: everybody waits for a script. Where there
+-- are more, the answer is {'MANY', number, entry, payload, later}, and the client reads the runs in portions.
+local MOST_RUNS = 10000
 -- How many runs are looked at together: few hold a part, and many a whole list.
 local FIRST_PORTION, LARGEST_PORTION = 8, 32
 
@@ -130,7 +133,8 @@ end
 
 -- Adds the runs to an answer that hold the wanted extents, except for what a reader has of them who has the held ones.
 local function hand_over(answer, wanted, held)
-  local last_seq, steps = tonumber(call('HGET', h, 'seq')) or 0, 0
+  local last_seq, steps, looked = tonumber(call('HGET', h, 'seq')) or 0, 0, 0
+  local many = {'MANY', answer[1], answer[2], answer[3], answer[4]}
   local add, finish = packing(answer)
   for _, branch in ipairs(wanted.branches) do
     local extents, owned = wanted.of[branch], held.of[branch] or {}
@@ -140,7 +144,9 @@ local function hand_over(answer, wanted, held)
     if newest > 0 then newest = math.min(newest, tonumber(call('HGET', r, branch) or 0)) end
     -- Mostly a branch has every number, and its runs can be counted down. One with far more than the thread has had
     -- checkpoints was numbered by somebody else, so look which runs are there.
-    local there = newest > 2 * last_seq + 1000 and numbers_there(branch)
+    local is_odd = newest > 2 * last_seq + 1000
+    if is_odd and call('HLEN', r) > MOST_RUNS then return many end
+    local there = is_odd and numbers_there(branch)
     local at, last = 1, there and #there or newest + 1
     -- Extents are open from the run that they name until all of them is shown. `coming` and `passing` are the next to
     -- open, and the next of the held ones that has not been reached.
@@ -170,6 +176,8 @@ local function hand_over(answer, wanted, held)
         at = at + 1
         number = there and there[at] or newest + 1 - at
       end
+      looked = looked + #fields
+      if looked > MOST_RUNS then return many end
       for index, text in ipairs(#fields > 0 and call('HMGET', r, unpack(fields)) or {}) do
         steps = steps + 1 + #open
         if steps > MOST_STEPS then return {'TOO_LONG'} end

@@ -1,0 +1,375 @@
+"""`RanksHeld`: the ranking of every store. It holds what ranks items, for the namespaces that are searched.
+
+Before each search it finds out what has changed since the last one: where the store tells, by asking that; elsewhere
+by reading the items again. What it then returns is read from the store, unless that has told that nothing has changed,
+and has the rev of what was ranked. Namespaces that need more memory than `index_mb` are read in portions, twice for
+each search, and nothing of them is held. Whatever the way, the answer is the same.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from locus.errors import ConfigurationError, EmbeddingMismatchError
+from locus.extras import require
+from locus.memory.long_term.embedding import Embedder
+from locus.memory.long_term.items import Found, Item
+from locus.memory.long_term.names import Namespace, path_of
+from locus.memory.long_term.ranking import PAGE, ItemSource, Question, found_of, in_order
+from locus.memory.long_term.rows import Place, Rows, Statistics
+from locus.memory.long_term.vectors import EXTRA, Model, checked_vector
+from locus.memory.long_term.words import question_terms
+from locus.memory.runtime.forks import fork_safe_lock
+
+MB = 1_000_000
+_ATTEMPTS = 8
+_AT_ONCE = 16
+_CHANGED = 1_000
+"""The most changed items that are taken into held rows. With more of them, the rows are made anew."""
+
+
+class _HasChanged(Exception):
+    """What was ranked is not there any more."""
+
+
+@dataclass
+class _Asked:
+    """A question, as it is computed."""
+
+    question: Question
+    terms: Sequence[str]
+    vector: Sequence[float] | None
+
+    def words_of(self, statistics: Statistics, scores: Mapping[int, float]) -> dict[int, float]:
+        """The part of each score that comes from words: as a fraction of the best."""
+        return {row: score / statistics.best for row, score in scores.items()} if statistics.best else {}
+
+    def found(self, item: Item, words: float | None) -> Found | None:
+        """An item with its score; None if it is not similar enough."""
+        similarity = None
+        if self.vector is not None and item.vectors is not None:
+            similarity = item.vectors.similarity(self.vector)
+        least = self.question.min_similarity
+        if least is not None and (similarity is None or similarity < least):
+            return None
+        known = [part for part in (words, similarity) if part is not None]
+        return found_of(item, sum(known) if known else None, similarity)
+
+
+@dataclass
+class _Scope:
+    """What is held of a namespace."""
+
+    rows: Rows | None = None
+    state: Any = None
+    """What the store has said of its state before these rows were read; None if it says nothing."""
+    generation: int = 0
+    is_large: bool = False
+    """Whether to hold this would take too much memory."""
+    lock: Any = field(default_factory=fork_safe_lock)
+
+
+class RanksHeld:
+    """Ranks by words (BM25), by vectors (the cosine), or by the sum of both, the former divided by its maximum."""
+
+    def __init__(self, embedder: Embedder | None = None, *, index_mb: float = 256) -> None:
+        if isinstance(index_mb, bool) or not isinstance(index_mb, int | float) or not 0 <= index_mb < float("inf"):
+            raise ConfigurationError(f"index_mb is a number of megabytes, 0 or more, got {index_mb!r:.40}")
+        self.embedder = embedder
+        self._budget = index_mb * MB
+        self._source: ItemSource | None = None
+        self._scopes: OrderedDict[tuple[Namespace, bool], _Scope] = OrderedDict()
+        """By namespace, and whether vectors are held: a search by words alone needs none."""
+        self._lock = fork_safe_lock()
+
+    async def best(self, source: ItemSource, question: Question, most: int) -> list[Found]:
+        asked = await self._asked(question)
+        if not asked.terms and asked.vector is None:
+            return await _listed(source, question, most)
+        scope = self._scope(source, question.prefix, asked.vector is not None)
+        for _ in range(_ATTEMPTS):
+            rows = await self._refresh(scope, source, asked)
+            if rows is None:
+                break
+            try:
+                return await self._of_held(scope, rows, source, asked, most)
+            except _HasChanged:
+                scope.state = None
+        return await self._in_portions(scope, source, asked, most)
+
+    async def _asked(self, question: Question) -> _Asked:
+        by_words = question.by != "vector"
+        by_vector = question.by != "words" or question.vector is not None or question.min_similarity is not None
+        vector = None
+        if self.embedder is None:
+            if question.by == "vector" or question.vector is not None or question.min_similarity is not None:
+                raise ConfigurationError("this memory has no vectors: say embed=…, or search by words alone")
+        elif question.vector is not None:
+            vector = checked_vector(question.vector, self.embedder.model.dimension)
+        elif by_vector and question.text.strip():
+            vector = (await self.embedder.embed([question.text]))[0]
+        terms = question_terms(question.text) if by_words else []
+        return _Asked(question, terms, vector)
+
+    def _scope(self, source: ItemSource, prefix: Namespace, with_vectors: bool) -> _Scope:
+        place = prefix, with_vectors
+        with self._lock:
+            if source is not self._source:
+                self._scopes.clear()
+                self._source = source
+            scope = self._scopes.setdefault(place, _Scope())
+            self._scopes.move_to_end(place)
+            size = 0
+            for other in list(reversed(self._scopes)):
+                rows = self._scopes[other].rows
+                size += 1_000 + (rows.size if rows is not None else 0)
+                if size > self._budget and other != place:
+                    del self._scopes[other]
+            return scope
+
+    async def _refresh(self, scope: _Scope, source: ItemSource, asked: _Asked) -> Rows | None:
+        """What is held, as things are now. None if that takes too much memory."""
+        prefix = asked.question.prefix
+        while not scope.is_large:
+            generation, rows, state = scope.generation, scope.rows, await source.state()
+            changes: _Changes | None = _Changes()
+            if rows is None or rows.is_worn:
+                rows = await self._read(source, asked)
+            elif state is None or state != scope.state:
+                changes = await _changes(source, prefix, rows)
+            with scope.lock:
+                if scope.generation != generation:
+                    continue  # another search was faster
+                scope.generation += 1
+                if changes is None:
+                    scope.rows = None
+                    continue
+                if rows is not None:
+                    changes.apply_to(rows)
+                if rows is None or rows.size > self._budget:
+                    scope.rows, scope.is_large = None, True
+                    break
+                scope.rows, scope.state = rows, state
+                return rows
+        return None
+
+    async def _read(self, source: ItemSource, asked: _Asked) -> Rows | None:
+        rows = Rows(self._model if asked.vector is not None else None)
+        async with aclosing(source.pages(asked.question.prefix)) as pages:
+            async for page in pages:
+                for item in page:
+                    rows.add(item)
+                if rows.size > self._budget:
+                    return None
+        return rows
+
+    @property
+    def _model(self) -> Model | None:
+        return None if self.embedder is None else self.embedder.model
+
+    async def _of_held(self, scope: _Scope, rows: Rows, source: ItemSource, asked: _Asked, most: int) -> list[Found]:
+        with scope.lock:
+            _refuse_foreign(asked, len(rows.foreign))
+            statistics = Statistics(asked.terms)
+            having = rows.with_words(asked.terms)
+            rows.add_to(statistics, having)
+            ranking = _Ranking(
+                rows, asked, asked.words_of(statistics.finished(), rows.scores(statistics, having)), most
+            )
+
+        async def read(row: int) -> Item:
+            held = rows.items.get(row) if rows.items is not None else None
+            if held is not None:
+                return held
+            place = rows.places[row]
+            item = None if place is None else await source.current(*place)
+            if item is None or item.rev != rows.revs[row]:
+                raise _HasChanged
+            return item
+
+        return await ranking.best(read)
+
+    async def _in_portions(self, scope: _Scope, source: ItemSource, asked: _Asked, most: int) -> list[Found]:
+        """The answer without anything held: one reading for the statistics, and another one for the best."""
+        statistics, foreign, size = Statistics(asked.terms), 0, 0
+        async with aclosing(source.pages(asked.question.prefix)) as pages:
+            async for page in pages:
+                rows = _portion(page)
+                rows.add_to(statistics, rows.with_words(asked.terms))
+                size += rows.size
+                made = (self._model is None or item.vectors is None or self._model.made(item.vectors) for item in page)
+                foreign += len(page) - sum(made)
+        _refuse_foreign(asked, foreign)
+        statistics.finished()
+        scope.is_large = size > self._budget / 2
+        best: list[Found] = []
+        async with aclosing(source.pages(asked.question.prefix)) as pages:
+            async for page in pages:
+                rows = _portion(page)
+                scores = rows.scores(statistics, rows.with_words(asked.terms))
+                words = {rows.places[row]: score for row, score in asked.words_of(statistics, scores).items()}
+                admitted = (item for item in page if asked.question.admits(item))
+                found = (asked.found(item, words.get((item.namespace, item.key))) for item in admitted)
+                best = heapq.nsmallest(most, [*best, *filter(None, found)], key=in_order)
+        return best
+
+
+class _Ranking:
+    """The rows of a namespace by the scores they may have at most, and then by those they have."""
+
+    def __init__(self, rows: Rows, asked: _Asked, words: dict[int, float], most: int) -> None:
+        self._rows = rows
+        self._asked = asked
+        self._words = words
+        self._most = most
+        self._admitted = rows.admitted(asked.question.wanted)
+        self._bounds: Any = None
+        if asked.vector is not None and rows.vectors is not None:
+            self._bounds = rows.vectors.bounds(asked.vector, len(rows.places))
+            near, _far = self._bounds
+            near[rows.dead] = float("-inf")
+        self._rest = rows.in_order() if asked.question.min_similarity is None else []
+
+    async def best(self, read: Callable[[int], Awaitable[Item]]) -> list[Found]:
+        """The best of the rows that pass the filter. `read` is how to get the item of a row."""
+        best: list[Found] = []
+        ranked = set[int]()
+        for limits in self._batches():
+            if len(best) == self._most and limits[0][0] < (best[-1].score or 0.0):
+                break
+            items = await asyncio.gather(*(read(row) for _, row in limits))
+            for (_, row), item in zip(limits, items, strict=True):
+                ranked.add(row)
+                if self._asked.question.admits(item):
+                    found = self._asked.found(item, self._words.get(row))
+                    best += [found] if found is not None else []
+            best = heapq.nsmallest(self._most, best, key=in_order)
+        else:
+            await self._add_rest(best, ranked, read)
+        return best
+
+    async def _add_rest(self, best: list[Found], ranked: set[int], read: Callable[[int], Awaitable[Item]]) -> None:
+        """Add items that nothing is known of, as long as there are too few."""
+        for row in self._rest:
+            if len(best) >= self._most:
+                return
+            if row not in ranked and (self._admitted is None or row in self._admitted):
+                item = await read(row)
+                if self._asked.question.admits(item):
+                    best.append(found_of(item))
+
+    def _batches(self) -> Iterator[list[tuple[float, int]]]:
+        """Rows with the most that their scores may be, from the best on."""
+        if self._bounds is None:
+            return self._by_words()
+        return self._by_both()
+
+    def _by_words(self) -> Iterator[list[tuple[float, int]]]:
+        words = [pair for pair in self._words.items() if self._admitted is None or pair[0] in self._admitted]
+        if self._asked.question.min_similarity is not None:
+            words = []
+
+        def key(pair: tuple[int, float]) -> tuple[float, str, str]:
+            namespace, name = self._rows.places[pair[0]] or ((), "")
+            return -pair[1], path_of(namespace), name
+
+        taken, size = 0, self._most + _AT_ONCE
+        while taken < len(words):
+            first = heapq.nsmallest(taken + size, words, key=key)
+            for start in range(taken, len(first), _AT_ONCE):
+                yield [(score, row) for row, score in first[start : start + _AT_ONCE]]
+            taken, size = len(first), 4 * size
+
+    def _by_both(self) -> Iterator[list[tuple[float, int]]]:
+        np = require("numpy", EXTRA)
+        near, far = self._bounds
+        limits = near + far
+        if self._words:
+            rows = np.fromiter(self._words.keys(), np.int64, len(self._words))
+            parts = np.fromiter(self._words.values(), np.float64, len(self._words))
+            known = np.isfinite(limits[rows])
+            limits[rows] = np.where(known, limits[rows] + parts, parts)
+            if self._asked.question.min_similarity is not None:
+                limits[rows[~known]] = float("-inf")
+        least = self._asked.question.min_similarity
+        possible = np.isfinite(limits) if least is None else np.isfinite(limits) & (near + far >= least)
+        chosen = np.flatnonzero(possible)
+        if self._admitted is not None:
+            admitted = np.fromiter(self._admitted, np.int64, len(self._admitted))
+            chosen = np.intersect1d(chosen, admitted, assume_unique=True)
+        taken, size = 0, 2 * self._most + _AT_ONCE
+        while taken < len(chosen):
+            end = min(len(chosen), taken + size)
+            if end < len(chosen):
+                chosen[taken:] = chosen[taken:][np.argpartition(-limits[chosen[taken:]], end - taken)]
+            first = chosen[taken:end]
+            first = first[np.argsort(-limits[first], kind="stable")]
+            for start in range(0, len(first), _AT_ONCE):
+                batch = first[start : start + _AT_ONCE]
+                yield list(zip(limits[batch].tolist(), batch.tolist(), strict=True))
+            taken, size = end, 4 * size
+
+
+@dataclass
+class _Changes:
+    """What has changed since rows were read."""
+
+    changed: list[Item] = field(default_factory=list)
+    gone: set[Place] = field(default_factory=set)
+
+    def apply_to(self, rows: Rows) -> None:
+        for place in self.gone:
+            rows.drop(place)
+        for item in self.changed:
+            rows.add(item)
+        rows.drop_ended(datetime.now(UTC))
+
+
+async def _changes(source: ItemSource, prefix: Namespace, rows: Rows) -> _Changes | None:
+    """What differs in the store. None if that is so much that it is better to begin anew."""
+    changes = _Changes(gone=set(rows.row_of))
+    async with aclosing(source.pages(prefix)) as pages:
+        async for page in pages:
+            changes.gone.difference_update((item.namespace, item.key) for item in page)
+            changes.changed += (item for item in page if not rows.holds(item))
+            if len(changes.changed) > _CHANGED:
+                return None
+    return changes
+
+
+def _portion(page: Sequence[Item]) -> Rows:
+    """The words of a page of items."""
+    rows = Rows(None)
+    for item in page:
+        rows.add(item)
+    return rows
+
+
+def _refuse_foreign(asked: _Asked, count: int) -> None:
+    if asked.vector is not None and count:
+        raise EmbeddingMismatchError(
+            f"the vectors of {count:,} item{'s are' if count > 1 else ' is'} of another model than this memory's: "
+            "`reindex()` embeds them anew, and until then you can search with by='words'",
+            count=count,
+        )
+
+
+async def _listed(source: ItemSource, question: Question, most: int) -> list[Found]:
+    """The first items that pass the filter, by path and key."""
+    best: list[Found] = []
+    if question.min_similarity is not None:
+        return best
+    size = PAGE if question.wanted else max(1, min(most, PAGE))
+    async with aclosing(source.pages(question.prefix, size)) as pages:
+        async for page in pages:
+            best += [found_of(item) for item in page if question.admits(item)]
+            if len(best) >= most:
+                break
+    return best[:most]

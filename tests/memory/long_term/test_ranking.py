@@ -1,0 +1,298 @@
+"""How searches of long-term memory rank: by words, by vectors and by both, held or in portions."""
+
+from __future__ import annotations
+
+import random
+import subprocess
+import sys
+from collections.abc import Iterable, Sequence
+from itertools import product
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, get_args
+
+import pytest
+
+from locus.errors import (
+    ConfigurationError,
+    EmbeddingError,
+    EmbeddingMismatchError,
+    MissingDependencyError,
+    OwedVectorsWarning,
+)
+from locus.memory import LongTermMemory
+from locus.memory.long_term.ranking import By
+from locus.memory.long_term.vectors import HeldVectors, cosine, vectors_of
+from locus.memory.long_term.words import question_terms, terms_of
+
+USER = ("users", "1")
+LETTERS = "abcdefghij"
+
+
+def letters(texts: Sequence[str]) -> list[list[float]]:
+    """A vector of how often each of some letters is in a text, and a constant."""
+    return [[float(text.lower().count(letter)) for letter in LETTERS] + [0.5] for text in texts]
+
+
+def found_keys(found: Iterable[Any]) -> list[str]:
+    return [hit.key for hit in found if hit.score is not None]
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("running", "runs"),
+        ("allergies", "allergy"),
+        ("Baked", "baking"),
+        ("Häuser", "häusern"),
+        ("Nüsse", "NÜSSEN"),
+        ("مدرسة", "المدرسة"),
+        ("كِتَاب", "كتاب"),
+        ("café", "CAFE"),
+        ("Straße", "strasse"),
+    ],
+)
+def test_forms_of_a_word_are_one_term(one: str, other: str) -> None:
+    assert terms_of(one) == terms_of(other)
+
+
+def test_numbers_and_ids_stay_as_they_are() -> None:
+    assert terms_of("INC-48213 1988s a_7") == ["inc", "48213", "1988s", "a", "7"]
+
+
+def test_writing_without_spaces_is_found_by_pairs_of_characters() -> None:
+    assert set(terms_of("寿司")) <= set(terms_of("納豆が苦手で、寿司が大好きです"))
+    assert terms_of("東京x1") == ["東京", "x1"]
+
+
+def test_a_question_is_what_it_asks_for() -> None:
+    assert question_terms("What is the name of the dog?") == terms_of("name dog")
+    assert question_terms("who is who") == terms_of("who is")  # there are no others
+
+
+async def test_rare_words_count_more_and_long_texts_less() -> None:
+    memory = LongTermMemory("memory")
+    facts = {"long": "red " + "apple " * 40, "short": "red apple", "rare": "red heron", "none": "nothing"}
+    await memory.put_batch((USER, key, {"text": text}) for key, text in facts.items())
+    assert found_keys(await memory.search((), "red heron")) == ["rare", "short", "long"]
+    assert (await memory.search((), "red heron"))[0].score == 1.0
+    await memory.put(USER, "number", {"room": 4711, "on": True})
+    assert found_keys(await memory.search((), "4711")) == ["number"]
+
+
+def _question_of(rng: random.Random) -> str:
+    return " ".join(rng.choice(["abba", "cab", "dig", "fig", "jade", "head", "bead"]) for _ in range(3))
+
+
+@pytest.mark.parametrize("where", ["memory", "sqlite"])
+async def test_every_way_gives_the_answer_of_comparing_everything(where: str, tmp_path: Path) -> None:
+    """Held or in portions, filtered or not, in pages or at once: the answer is that of exact cosines of everything."""
+    rng = random.Random(7)
+    url = "memory" if where == "memory" else f"sqlite:{tmp_path / 'm.db'}"
+    held = LongTermMemory(url, embed=letters)
+    facts = {f"k{number:03}": _question_of(rng) + " " + _question_of(rng) for number in range(300)}
+    await held.put_batch(
+        ((*USER, str(n % 3)), key, {"text": t, "n": n % 10}) for n, (key, t) in enumerate(facts.items())
+    )
+    portions = LongTermMemory(held._opened, embed=letters, index_mb=0)
+    filters: list[dict[str, Any]] = [{}, {"n": 3}, {"n": {"$gte": 8}}]
+    for by, wanted in product(get_args(By), filters):
+        query = _question_of(rng)
+        vector = letters([query])[0]
+        answer = await held.search(USER, query, by=by, filter=wanted, limit=40)
+        assert [(hit.key, hit.score) for hit in answer] == [
+            (hit.key, hit.score) for hit in await portions.search(USER, query, by=by, filter=wanted, limit=40)
+        ]
+        pages = [await held.search(USER, query, by=by, filter=wanted, limit=7, offset=at) for at in range(0, 40, 7)]
+        assert [hit.key for page in pages for hit in page][:40] == [hit.key for hit in answer]
+        if by == "vector":
+            admitted = await held.search(USER, filter=wanted, limit=400)
+            exact = {hit.key: cosine(letters([hit.value["text"]])[0], vector) for hit in admitted}
+            best = sorted(admitted, key=lambda hit: (-exact[hit.key], hit.namespace, hit.key))[:40]
+            assert [(hit.key, hit.similarity) for hit in answer] == [(hit.key, exact[hit.key]) for hit in best]
+    await held.close()
+
+
+async def test_hybrid_is_the_sum_of_both() -> None:
+    memory = LongTermMemory("memory", embed=letters)
+    await memory.put_batch((USER, f"k{n}", f"{'fig ' * n} cab jade") for n in range(1, 6))
+    by_words = {hit.key: hit.score for hit in await memory.search((), "fig", by="words")}
+    by_vector = {hit.key: hit.similarity for hit in await memory.search((), "fig", by="vector")}
+    for hit in await memory.search((), "fig"):
+        assert hit.score == (by_words[hit.key] or 0) + (by_vector[hit.key] or 0)
+    least = sorted(by_vector.values(), key=lambda part: part or 0)[2]
+    assert {hit.key for hit in await memory.search((), "fig", min_similarity=least)} == {
+        key for key, part in by_vector.items() if (part or 0) >= (least or 0)
+    }
+
+
+def test_the_bounds_of_held_vectors_hold() -> None:
+    rng = random.Random(3)
+    for dimension in (1, 3, 384):
+        held, exact = HeldVectors(dimension), list[list[float]]()
+        for row in range(200):
+            vector = [rng.gauss(0, 1) * rng.choice([1e-3, 1, 30]) for _ in range(dimension)]
+            stored = vectors_of("m", dimension, [vector])
+            held.add(row, stored)
+            exact.append(list(stored.floats()[0]))
+        asked = [rng.gauss(0, 1) for _ in range(dimension)]
+        near, far = held.bounds(asked, 200)
+        assert all(abs(near[row] - cosine(exact[row], asked)) <= far[row] for row in range(200))
+        assert max(far) < 0.1
+
+
+async def test_what_others_change_is_seen_at_once(tmp_path: Path) -> None:
+    url = f"sqlite:{tmp_path / 'm.db'}"
+    memory, other = LongTermMemory(url, embed=letters), LongTermMemory(url, embed=letters)
+    for by in ("words", "vector", "hybrid"):
+        await memory.put(USER, "a", "fig")
+        assert found_keys(await memory.search((), "fig", by=by)) == ["a"]
+        await other.put(USER, "b", "fig fig")
+        assert set(found_keys(await memory.search((), "fig", by=by))) == {"a", "b"}
+        await other.put(USER, "a", "cab")
+        assert {hit.key: hit.value for hit in await memory.search((), "fig", by=by)} == {"a": "cab", "b": "fig fig"}
+        await other.erase(())
+        assert await memory.search((), "fig", by=by) == []
+    await memory.close()
+    await other.close()
+
+
+async def test_vectors_of_another_model_are_an_error_until_they_are_made_anew(tmp_path: Path) -> None:
+    url = f"sqlite:{tmp_path / 'm.db'}"
+    old = LongTermMemory(url, embed=letters, embed_model="old")
+    first = await old.put(USER, "a", "fig", {"m": 1}, source="thread")
+    await old.put(USER, "b", "cab")
+    await old.put(USER, "none", "cab", index=False)
+    new = LongTermMemory(url, embed=lambda texts: [[1.0, float(len(text))] for text in texts], embed_model="new")
+    with pytest.raises(EmbeddingMismatchError, match=r"2 items .*reindex") as caught:
+        await new.search(USER, "fig")
+    assert caught.value.count == await new.owed() == 2
+    assert found_keys(await new.search(USER, "fig", by="words")) == ["a"]
+
+    assert await new.reindex((*USER, "x")) == 0
+    assert await new.reindex() == 2
+    assert await new.reindex() == 0
+    again = await new.get_item(USER, "a")
+    assert again is not None
+    assert (again.value, again.metadata, again.source, again.created_at) == (
+        "fig",
+        {"m": 1},
+        "thread",
+        first.created_at,
+    )
+    assert again.vectors is not None
+    assert (again.vectors.model, again.vectors.dimension) == ("new", 2)
+    assert len(await new.search(USER, "fig", by="vector")) == 3
+    await old.close()
+    await new.close()
+
+
+async def test_an_embedder_that_fails_loses_no_item() -> None:
+    works = False
+
+    async def embed(texts: Sequence[str]) -> list[list[float]]:
+        if not works:
+            raise ConnectionError("no network")
+        return letters(texts)
+
+    memory = LongTermMemory("memory", embed=embed)
+    with pytest.warns(OwedVectorsWarning, match="reindex"):
+        await memory.put(USER, "a", "fig")
+    with pytest.warns(OwedVectorsWarning):
+        await memory.put_batch([(USER, "b", "cab"), (USER, "c", "jade")])
+    assert await memory.owed() == 3
+    assert found_keys(await memory.search((), "fig", by="words")) == ["a"]
+    with pytest.raises(EmbeddingError, match="ConnectionError"):
+        await memory.search((), "fig")
+    works = True
+    assert [(hit.key, hit.similarity) for hit in await memory.search((), "fig", limit=1)] == [("a", None)]
+    assert await memory.reindex() == 3
+    assert await memory.owed() == 0
+    assert (await memory.search((), "fig", limit=1))[0].similarity == pytest.approx(1)
+
+
+@pytest.mark.parametrize(
+    "vectors", [[], [[]], [["x"]], [[float("nan")]], [[1.0], [2.0]], None, [[1e300]], [None]], ids=str
+)
+async def test_what_is_no_vector_is_refused(vectors: Any) -> None:
+    memory = LongTermMemory("memory", embed=lambda _texts: vectors)
+    with pytest.warns(OwedVectorsWarning):
+        await memory.put(USER, "a", "fig")
+    with pytest.raises(EmbeddingError):
+        await memory.search((), "fig")
+    with pytest.raises(EmbeddingError):
+        await LongTermMemory("memory", embed=letters).search((), vector=[])
+
+
+class WithEmbed:
+    """An embedder for one text at a time, which returns results with their vectors inside."""
+
+    model = "one-by-one"
+
+    async def embed(self, text: str) -> Any:
+        return SimpleNamespace(embedding=letters([text])[0])
+
+
+class WithBatch(WithEmbed):
+    model = "in-batches"
+
+    async def embed_batch(self, texts: list[str]) -> Any:
+        return [await self.embed(text) for text in texts]
+
+
+def _langchain() -> Any:
+    from langchain_core.embeddings import Embeddings
+
+    class LettersOfLangChain(Embeddings):
+        def embed_documents(self, texts: list[str]) -> list[list[float]]:
+            return letters(texts)
+
+        def embed_query(self, text: str) -> list[float]:
+            return letters([text])[0]
+
+    return LettersOfLangChain()
+
+
+@pytest.mark.parametrize("make", [WithEmbed, WithBatch, _langchain, lambda: letters])
+async def test_embedders_of_every_kind_are_called_as_they_want_it(make: Any) -> None:
+    memory = LongTermMemory("memory", embed=make())
+    item = await memory.put(USER, "a", {"one": "fig", "two": ["cab", 7]})
+    await memory.put(USER, "b", {"one": "abc", "two": "jig"}, index=["one", "two"])
+    assert item.vectors is not None
+    assert item.vectors.model in ("one-by-one", "in-batches", "_langchain.<locals>.LettersOfLangChain", "letters")
+    hits = await memory.search((), "jig", by="vector")
+    assert [(hit.key, hit.similarity == pytest.approx(1)) for hit in hits] == [("b", True), ("a", False)]
+    assert memory.sync.search((), vector=letters(["cab"])[0], limit=1)[0].similarity is not None
+
+
+def test_what_cannot_work_is_refused_with_what_to_do() -> None:
+    for bad in (7, object(), "nothing", "openai:", ""):
+        with pytest.raises(ConfigurationError, match=r"embed|minilm"):
+            LongTermMemory("memory", embed=bad)
+    with pytest.raises(ConfigurationError, match="index_mb"):
+        LongTermMemory("memory", index_mb=-1)
+
+
+def test_numpy_is_imported_only_when_vectors_are_searched() -> None:
+    code = (
+        "import sys, asyncio, locus, locus.memory.long_term.memory as m\n"
+        "memory = m.LongTermMemory('memory', embed=lambda texts: [[1.0] for _ in texts])\n"
+        "async def main():\n"
+        "    await memory.put(('u',), 'k', 'fig')\n"
+        "    assert len(await memory.search((), 'fig', by='words')) == 1\n"
+        "asyncio.run(main())\n"
+        "assert 'numpy' not in sys.modules\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize(("name", "dimension"), [("minilm", 384), ("static", 256)])
+async def test_models_from_wheels_know_what_is_similar(name: str, dimension: int) -> None:
+    try:
+        memory = LongTermMemory("memory", embed=name)
+    except MissingDependencyError as error:
+        pytest.skip(str(error))
+    facts = {"dog": "has a border collie named Pixel", "tea": "drinks green tea", "car": "drives an old Skoda"}
+    await memory.put_batch((USER, key, text) for key, text in facts.items())
+    best = (await memory.search((), "which beverage does she like", by="vector"))[0]
+    assert (best.key, best.vectors and best.vectors.dimension) == ("tea", dimension)
