@@ -51,7 +51,7 @@ class Item:
     updated_at: datetime
     """When this version was put."""
     version: int
-    """Counts from 1. After a deletion it may go on from there (on S3 and OCI)."""
+    """Counts from 1. On S3 and OCI a removal takes a number, too, and it goes on after a deletion."""
     source: str | None = None
     """Who has taught this version: mostly the id of a thread."""
     expires_at: datetime | None = None

@@ -388,12 +388,13 @@ class LongTermMemory:
             raise ConfigurationError(f"source is text, got {type(source).__name__}: {source!r:.60}")
         return await self._items.erase_source(full, source)
 
-    async def sweep(self) -> int:
-        """Remove items that have ended from the store, and return how many versions that were.
+    async def sweep(self, *, keep_last: int | None = None) -> int:
+        """Remove what has ended from the store, and return how much that was.
 
-        No answer has them anyway. A sweep also removes what an interrupted deletion has left.
+        No answer has it anyway. A sweep also removes what an interrupted deletion has left, and with `keep_last` the
+        older versions: of each item of the store, only the newest so many stay.
         """
-        return await self._items.sweep()
+        return await self._items.sweep(keep_last)
 
     def scoped(self, namespace: Iterable[str]) -> Self:
         """This memory below a namespace: `memory.scoped(("users", "123"))` sees nothing else, and its names are short.

@@ -234,12 +234,14 @@ class ItemStore:
         await self.store.confirm_deletions()
         return erased
 
-    async def sweep(self) -> int:
-        """Remove items that have ended, and what deletions that were interrupted have left; return how many items."""
+    async def sweep(self, keep_last: int | None = None) -> int:
+        """Remove items that have ended, what interrupted deletions have left, and older versions; return how many."""
         now, swept = datetime.now(UTC), 0
         for mark in await self.store.find(DELETED, True, None):
             await self._remove_versions(mark.thread_id, mark.seq)
             swept += 1
+        if keep_last is not None:
+            swept += await self.store.vacuum(None, keep_last, dry_run=False)
         async with self.store.using() as engine:
             if isinstance(engine, Expires) and self.store.capabilities.ttl:
                 return swept + await engine.expire(now)

@@ -450,6 +450,21 @@ class LongTermLaws(Laws):
         assert await another._items.store.unlisted_threads("", "", 10) == []
         assert await another.get(USER, "stays") == "here"
 
+    async def test_a_sweep_may_keep_the_newest_versions_only(
+        self, memory: LongTermMemory, another: LongTermMemory
+    ) -> None:
+        for number in range(5):
+            item = await memory.put(USER, "k", number, if_version=number or None)
+            await another.put(USER, "other", number)
+        assert await memory.sweep() == 0
+        assert await another.sweep(keep_last=2) == 6
+        for key in ("k", "other"):
+            assert [old.version for old in await memory.history(USER, key)] == [5, 4]
+            assert await memory.get(USER, key, version=1) is None
+        assert (await another.put(USER, "k", "next", if_version=item)).version > 5  # a removal may take a number
+        with pytest.raises(ConfigurationError, match="keep_last"):
+            await memory.sweep(keep_last=0)
+
     async def test_a_scope_sees_nothing_else(self, memory: LongTermMemory) -> None:
         await memory.put(("users", "1"), "k", "one")
         await memory.put(("users", "2"), "k", "two")
