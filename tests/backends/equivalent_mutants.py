@@ -54,7 +54,6 @@ _ALL_RUNS_KNOWN = "self.newest_runs.get(run.branch) == run.number - 1"
 _SEEN_FULL = "len(self._threads) >= MOST_SEEN_THREADS and commit.thread_id not in self._threads"
 _FEWER_SEEN = (
     "LastSeenThread.continued_by: run.number == 0 and commit.fresh_id -> False",
-    "LastSeenThread.continued_by: run.number == 0 -> False",
     f"LastSeenThread.continued_by: {_ALL_RUNS_KNOWN} -> False",
     f"LastSeenThreads.note: {_SEEN_FULL} -> True",
     "LastSeenThreads.note: len(self._threads) >= MOST_SEEN_THREADS -> True",
@@ -72,7 +71,7 @@ _SEEN_BOUND = (
 EQUIVALENT: dict[str, dict[str, tuple[str, ...]]] = {
     "sqlite": {
         SLOWER: (
-            "append: is_passed -> True",
+            "append: seq != last -> True",
             "append: commit.if_latest is not ANY -> True",
             "_follows: commit.if_latest is ANY -> False",
             "_follows: commit.if_latest == base.checkpoint_id -> False",
@@ -356,10 +355,6 @@ EQUIVALENT: dict[str, dict[str, tuple[str, ...]]] = {
             'SQL SELECT FROM "locus_checkpoints" | checkpoint_id IN (?)',
             "_Builder.in_thread: key.if_latest is not ANY or key.parent is ANY -> True",
             "_statement_key: base is None or parent != base.checkpoint_id -> True",
-            "_contested: commit.fresh_id and len(commit.runs) == 1 -> False",
-            "_contested: commit.fresh_id -> False",
-            "_contested: len(commit.runs) == 1 -> False",
-            "_contested: commit.runs[0].number > 0 -> True",
             "_contested: run in contested -> True",
         ),
         "no two checkpoints have the same rev, and the index finds them by their ids": (

@@ -179,8 +179,6 @@ def _statement_key(commit: Commit) -> StatementKey:
 
 
 def _contested(commit: Commit) -> tuple[bool, ...]:
-    if commit.fresh_id and len(commit.runs) == 1:
-        return (commit.runs[0].number > 0,)
     contested = contested_runs(commit)
     return tuple([run in contested for run in commit.runs])
 
