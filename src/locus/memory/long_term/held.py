@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import heapq
+from abc import ABC, abstractmethod
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing
@@ -177,12 +178,7 @@ class RanksHeld:
     async def _of_held(self, scope: _Scope, rows: Rows, source: ItemSource, asked: _Asked, most: int) -> list[Found]:
         with scope.lock:
             _refuse_foreign(asked, len(rows.foreign))
-            statistics = Statistics(asked.terms)
-            having = rows.with_words(asked.terms)
-            rows.add_to(statistics, having)
-            ranking = _Ranking(
-                rows, asked, asked.words_of(statistics.finished(), rows.scores(statistics, having)), most
-            )
+            ranking = _RankingByWords(rows, asked, most) if rows.vectors is None else _RankingByBoth(rows, asked, most)
 
         async def read(row: int) -> Item:
             held = rows.items.get(row) if rows.items is not None else None
@@ -221,21 +217,23 @@ class RanksHeld:
         return best
 
 
-class _Ranking:
+class _Ranking(ABC):
     """The rows of a namespace by the scores they may have at most, and then by those they have."""
 
-    def __init__(self, rows: Rows, asked: _Asked, words: dict[int, float], most: int) -> None:
+    def __init__(self, rows: Rows, asked: _Asked, most: int) -> None:
         self._rows = rows
         self._asked = asked
-        self._words = words
         self._most = most
         self._admitted = rows.admitted(asked.question.wanted)
-        self._bounds: Any = None
-        if asked.vector is not None and rows.vectors is not None:
-            self._bounds = rows.vectors.bounds(asked.vector, len(rows.places))
-            near, _far = self._bounds
-            near[rows.dead] = float("-inf")
         self._rest = rows.in_order() if asked.question.min_similarity is None else []
+
+    @abstractmethod
+    def _words(self, row: int) -> float | None:
+        """The part of a row's score that comes from words."""
+
+    @abstractmethod
+    def _batches(self) -> Iterator[list[tuple[float, int]]]:
+        """Rows with the most that their scores may be, from the best on."""
 
     async def best(self, read: Callable[[int], Awaitable[Item]]) -> list[Found]:
         """The best of the rows that pass the filter. `read` is how to get the item of a row."""
@@ -248,7 +246,7 @@ class _Ranking:
             for (_, row), item in zip(limits, items, strict=True):
                 ranked.add(row)
                 if self._asked.question.admits(item):
-                    found = self._asked.found(item, self._words.get(row))
+                    found = self._asked.found(item, self._words(row))
                     best += [found] if found is not None else []
             best = heapq.nsmallest(self._most, best, key=in_order)
         else:
@@ -265,14 +263,19 @@ class _Ranking:
                 if self._asked.question.admits(item):
                     best.append(found_of(item))
 
-    def _batches(self) -> Iterator[list[tuple[float, int]]]:
-        """Rows with the most that their scores may be, from the best on."""
-        if self._bounds is None:
-            return self._by_words()
-        return self._by_both()
 
-    def _by_words(self) -> Iterator[list[tuple[float, int]]]:
-        words = [pair for pair in self._words.items() if self._admitted is None or pair[0] in self._admitted]
+class _RankingByWords(_Ranking):
+    def __init__(self, rows: Rows, asked: _Asked, most: int) -> None:
+        super().__init__(rows, asked, most)
+        statistics, having = Statistics(asked.terms), rows.with_words(asked.terms)
+        rows.add_to(statistics, having)
+        self._scores = asked.words_of(statistics.finished(), rows.scores(statistics, having))
+
+    def _words(self, row: int) -> float | None:
+        return self._scores.get(row)
+
+    def _batches(self) -> Iterator[list[tuple[float, int]]]:
+        words = [pair for pair in self._scores.items() if self._admitted is None or pair[0] in self._admitted]
         if self._asked.question.min_similarity is not None:
             words = []
 
@@ -287,20 +290,25 @@ class _Ranking:
                 yield [(score, row) for row, score in first[start : start + _AT_ONCE]]
             taken, size = len(first), 4 * size
 
-    def _by_both(self) -> Iterator[list[tuple[float, int]]]:
-        np = require("numpy", EXTRA)
-        near, far = self._bounds
-        limits = near + far
-        if self._words:
-            rows = np.fromiter(self._words.keys(), np.int64, len(self._words))
-            parts = np.fromiter(self._words.values(), np.float64, len(self._words))
-            known = np.isfinite(limits[rows])
-            limits[rows] = np.where(known, limits[rows] + parts, parts)
-            if self._asked.question.min_similarity is not None:
-                limits[rows[~known]] = float("-inf")
+
+class _RankingByBoth(_Ranking):
+    def __init__(self, rows: Rows, asked: _Asked, most: int) -> None:
+        super().__init__(rows, asked, most)
+        self._numpy = np = require("numpy", EXTRA)
+        self._scores = rows.all_scores(asked.terms, np)
+        self._near, self._far = np.full(len(rows.places), -np.inf), 0.0
+        if asked.vector is not None and rows.vectors is not None:
+            self._near, self._far = rows.vectors.bounds(asked.vector, len(rows.places))
+            self._near[rows.dead] = -np.inf
+
+    def _words(self, row: int) -> float | None:
+        return float(self._scores[row]) or None
+
+    def _batches(self) -> Iterator[list[tuple[float, int]]]:
+        np, most = self._numpy, self._near + self._far
+        limits = np.where(np.isfinite(most), most + self._scores, np.where(self._scores > 0, self._scores, -np.inf))
         least = self._asked.question.min_similarity
-        possible = np.isfinite(limits) if least is None else np.isfinite(limits) & (near + far >= least)
-        chosen = np.flatnonzero(possible)
+        chosen = np.flatnonzero(np.isfinite(limits) if least is None else most >= least)
         if self._admitted is not None:
             admitted = np.fromiter(self._admitted, np.int64, len(self._admitted))
             chosen = np.intersect1d(chosen, admitted, assume_unique=True)

@@ -52,7 +52,7 @@ class Statistics:
     def finished(self) -> Statistics:
         """These statistics, with what follows from them."""
         self._average = self.words / self.items if self.words else 1.0
-        self._weights = [log(1 + (self.items - having + 0.5) / (having + 0.5)) for having in self.having]
+        self._weights = [_weight(self.items, having) for having in self.having]
         self.best = max((self.score(counts, length) for counts, length in self.shortest.items()), default=0.0)
         return self
 
@@ -214,6 +214,25 @@ class Rows:
     def scores(self, statistics: Statistics, having: Mapping[int, Counts]) -> dict[int, float]:
         return {row: statistics.score(counts, self._lengths[row]) for row, counts in having.items()}
 
+    def all_scores(self, terms: Sequence[str], numpy: Any) -> Any:
+        """The score of each row by words, divided by the best, and 0 for those without any.
+
+        The operations are those of `Statistics`, in the same order, so the numbers are the same.
+        """
+        rows = len(self.places)
+        alive = numpy.ones(rows, bool)
+        alive[self.dead] = False
+        average = self.words / len(self) if self.words else 1.0
+        norms = K1 * (1 - B + B * numpy.array(self._lengths, numpy.float64) / average)
+        scores = numpy.zeros(rows)
+        for term in terms:
+            postings = numpy.array(self._postings.get(term, ()), numpy.int64)
+            postings = postings[alive[postings >> _COUNT_BITS]]
+            found, counts = postings >> _COUNT_BITS, (postings & _MOST).astype(numpy.float64)
+            scores[found] += _weight(len(self), len(found)) * counts * (K1 + 1) / (counts + norms[found])
+        best = scores.max(initial=0.0)
+        return scores / best if best else scores
+
     def admitted(self, wanted: Mapping[str, Any]) -> set[int] | None:
         """Rows among which are all that pass a filter; None if nothing is known of it."""
         pairs = list(map(_hash, plain_equals(wanted).items()))
@@ -222,6 +241,11 @@ class Rows:
         lists: Iterable[Sequence[int]] = sorted((self._having.get(pair, ()) for pair in pairs), key=len)
         first, *rest = lists
         return set(first).intersection(*rest)
+
+
+def _weight(items: int, having: int) -> float:
+    """How much a word counts that so many of the items have."""
+    return log(1 + (items - having + 0.5) / (having + 0.5))
 
 
 def _hash(pair: tuple[str, Any]) -> int:
