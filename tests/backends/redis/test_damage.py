@@ -9,6 +9,7 @@ from redis import Redis
 
 from locus.core.messages import Message
 from locus.core.state import AgentState
+from locus.doctor import examine
 from locus.errors import CorruptCheckpointError, UnsupportedFormatError
 from locus.memory.backends.redis.schema import FORMAT, nets
 from tests.backends.redis.stores import RedisStore
@@ -126,3 +127,62 @@ async def test_a_newer_format_is_used_if_it_allows_that(store: RedisStore) -> No
     async with store.open() as cp:
         with pytest.raises(UnsupportedFormatError, match="upgrade"):
             await cp.load("t")
+
+
+async def test_an_entry_in_the_place_of_another_is_told(store: RedisStore) -> None:
+    await story(store)
+    with store.client() as client:
+        name = name_of(store, "h")
+        client.hset(name, "e2", stored(client, name)[b"e1"])
+    async with store.open() as cp:
+        for question in (cp.history("t"), cp.load("t", "c2"), cp.get_metadata("t", "c2")):
+            with pytest.raises(CorruptCheckpointError):
+                await question
+
+
+async def test_a_latest_that_is_an_older_one_is_told(store: RedisStore) -> None:
+    await story(store)
+    with store.client() as client:
+        name = name_of(store, "h")
+        assert stored(client, name)[b"ldefault"] == b"3 c3"
+        client.hset(name, "ldefault", "2 c3")
+    async with store.open() as cp:
+        with pytest.raises(CorruptCheckpointError):
+            await cp.load("t")
+
+
+async def test_pending_writes_that_are_lost_are_told(store: RedisStore) -> None:
+    await story(store)
+    with store.client() as client:
+        name = name_of(store, "w")
+        (field,) = [field for field in stored(client, name) if field.startswith(b"t")]
+        client.hdel(name, field)
+    async with store.open() as cp:
+        with pytest.raises(CorruptCheckpointError):
+            await cp.get_writes("t", "c3")
+        assert (await examine(cp.store)).damaged
+
+
+@pytest.mark.parametrize(("kind", "changed"), [("recent", b"\xff"), ("ids", b"\xff")])
+async def test_an_index_with_a_name_that_is_no_text_is_told(store: RedisStore, kind: str, changed: bytes) -> None:
+    await story(store)
+    with store.client() as client:
+        (name,) = [key for key in store.stored_keys() if key.endswith(f":{kind}")]
+        client.zadd(name, {changed: client.zscore(name, "t") or 0})
+        if kind == "ids":
+            client.set(name.replace(":ids", ":h:").encode() + changed, "x")  # so that it is not cleaned away
+    async with store.open() as cp:
+        with pytest.raises(CorruptCheckpointError):
+            await (cp.list_threads() if kind == "ids" else cp.list_with_metadata())
+
+
+async def test_a_number_that_is_none_is_told(store: RedisStore) -> None:
+    await story(store)
+    with store.client() as client:
+        entry = stored(client, name_of(store, "h"))[b"e3"]
+        client.zrem(name_of(store, "s"), "3")
+        client.zadd(name_of(store, "s"), {"q": 3})
+        client.hset(name_of(store, "h"), "eq", entry)
+    async with store.open() as cp:
+        with pytest.raises(CorruptCheckpointError):
+            await cp.history("t")

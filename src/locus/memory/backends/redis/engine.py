@@ -44,6 +44,7 @@ from locus.memory.backends.redis.schema import (
     Layout,
     history_arguments,
     index_field,
+    is_asked,
     net,
     place,
     to_ancestors,
@@ -297,7 +298,10 @@ class RedisEngine(
         for _ in range(_ATTEMPTS):
             answer = await self._run(script, thread_id, *which_arguments(namespace, checkpoint_id), *arguments)
             if not is_many(answer):
-                return to_stored(thread_id, answer, part, held)
+                stored = to_stored(thread_id, answer, part, held)
+                if stored is not None:
+                    is_asked(stored.entry, namespace, checkpoint_id)
+                return stored
             found = ManyRuns(thread_id, answer)
             await self._read_in_portions(thread_id, found)
             # As long as the checkpoint is there, so are its runs: a scan gives all that are there from begin to end.
@@ -317,7 +321,7 @@ class RedisEngine(
 
     async def entry(self, thread_id: str, namespace: str, checkpoint_id: str | None) -> Entry | None:
         answer = await self._run(scripts.ENTRY, thread_id, *which_arguments(namespace, checkpoint_id))
-        return to_entry(thread_id, *answer) if answer else None
+        return is_asked(to_entry(thread_id, *answer), namespace, checkpoint_id) if answer else None
 
     async def manifest(self, thread_id: str, namespace: str, checkpoint_id: str) -> tuple[str, str] | None:
         answer = await self._run(scripts.MANIFEST, thread_id, index_field(namespace, checkpoint_id))

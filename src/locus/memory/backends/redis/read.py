@@ -17,7 +17,7 @@ from redis.exceptions import NoPermissionError, ReadOnlyError
 from locus.errors import CorruptCheckpointError
 from locus.memory.backends.redis import scripts
 from locus.memory.backends.redis.client import RedisClients
-from locus.memory.backends.redis.schema import Layout, committed_at, history_arguments, pair_digest, to_entry
+from locus.memory.backends.redis.schema import Layout, committed_at, history_arguments, pair_digest, thread_in, to_entry
 from locus.memory.backends.redis.scripts import Script, ScriptCall
 from locus.memory.engine import LOOKED_AT
 from locus.memory.model.cursors import cursor_of, numbers_in
@@ -73,10 +73,10 @@ class IndexReader:
             if not waiting:
                 break
             names += [
-                name for name in await self._next_page(starts, waiting, end, page) if pattern.matches(name.decode())
+                name for name in await self._next_page(starts, waiting, end, page) if pattern.matches(thread_in(name))
             ]
             page = min(page * 2, _LARGEST_PAGE)
-        return [name.decode() for name in sorted(names)[:limit]]
+        return [thread_in(name) for name in sorted(names)[:limit]]
 
     async def recent(self, limit: int, prefix: str = "") -> list[Entry]:
         """List the newest entries, by the time of their commit, of all threads whose ids start with a prefix."""
@@ -106,7 +106,7 @@ class IndexReader:
         async with aclosing(self._rows_by_commit(limit, None, prefix)) as rows:
             async for row in rows:
                 if row.entry is None:
-                    yield row.at, row.name.decode()
+                    yield row.at, thread_in(row.name)
 
     async def newest_threads(self, limit: int, before: str | None, prefix: str) -> NewestThreads:
         """List threads by the time of their last commit, each with its newest checkpoint.
@@ -157,7 +157,7 @@ class IndexReader:
 
         async with aclosing(self._rows_by_commit(limit, None if start is None else start[0], prefix)) as rows:
             async for row in rows:
-                name = row.name.decode()
+                name = thread_in(row.name)
                 bucket = self._layout.bucket(name)
                 # Buckets that have something of the same time come in their order.
                 if start is None or (row.at, -bucket) < (start[0], -start[1]):
@@ -204,7 +204,7 @@ class IndexReader:
                 for bucket, start in starts.items()
             ]
             for bucket, (names, times) in zip(list(starts), await self._clients.run_all(calls), strict=True):
-                threads += [(int(time), name.decode()) for name, time in zip(names, times, strict=True) if time]
+                threads += [(int(time), thread_in(name)) for name, time in zip(names, times, strict=True) if time]
                 if len(names) == _LARGEST_PAGE:
                     starts[bucket] = b"(" + names[-1]
                 else:
@@ -227,9 +227,9 @@ class IndexReader:
                     break
                 seq, _, thread_id = row.name[32:].partition(b":")
                 if row.entry is None:
-                    gone.setdefault(self._layout.bucket(thread_id.decode()), []).append(row.name)
+                    gone.setdefault(self._layout.bucket(thread_in(thread_id)), []).append(row.name)
                     continue
-                entry = to_entry(thread_id.decode(), seq, row.entry)
+                entry = to_entry(thread_in(thread_id), seq, row.entry)
                 # Two pairs may share a digest.
                 if has_value(entry.metadata, key, value):
                     matching.append(entry)

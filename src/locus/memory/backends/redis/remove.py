@@ -189,12 +189,14 @@ class ThreadContents:
             *((branch, str(number)) for branch, number in newest.items() if number),
         ]
 
+    def _text_of(self, at: bytes, task: bytes) -> bytes:
+        found = self._writes.get(b"t" + at + task)
+        if found is None:
+            raise CorruptCheckpointError("the pending writes of a task are gone from Redis")
+        return found
+
     def _writes_of(self, places: Iterable[bytes]) -> list[tuple[bytes, bytes, bytes]]:
-        return [
-            (at, task, self._writes[b"t" + at + task])
-            for at in places
-            for task in nets(self._writes.get(b"d" + at, b""))
-        ]
+        return [(at, task, self._text_of(at, task)) for at in places for task in nets(self._writes.get(b"d" + at, b""))]
 
 
 def _checkpoint_row(entry: Entry, payload: bytes) -> tuple[Any, ...]:

@@ -39,6 +39,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import lru_cache
 from hashlib import sha256
+from itertools import pairwise
 from typing import Any
 from zlib import crc32
 
@@ -162,7 +163,11 @@ def whole_entry(entry: Entry, stored: bytes) -> bytes:
     return stored[:16] + entry_text(entry) + (b"" if entry.parent_id is None else net(entry.parent_id))
 
 
-def to_entry(thread_id: str, seq: int | bytes, stored: bytes | None) -> Entry:
+def to_entry(thread_id: str, number: int | bytes, stored: bytes | None) -> Entry:
+    try:
+        seq = int(number)
+    except ValueError:
+        raise CorruptCheckpointError(f"a checkpoint of {shown_thread(thread_id)} has no number") from None
     try:
         if stored is None:
             raise ValueError("its entry is missing")
@@ -170,19 +175,42 @@ def to_entry(thread_id: str, seq: int | bytes, stored: bytes | None) -> Entry:
         metadata, checksum = _without_checksum(metadata)
         created = datetime.fromisoformat(created_at)
     except ValueError:
-        raise CorruptCheckpointError(f"checkpoint {int(seq)} of {shown_thread(thread_id)} cannot be read") from None
-    check_sum(checksum, f"checkpoint {int(seq)}", namespace, checkpoint_id, rev, created_at, metadata)
-    return Entry(thread_id, namespace, checkpoint_id, parent[0] if parent else None, int(seq), rev, created, metadata)
+        raise CorruptCheckpointError(f"checkpoint {seq} of {shown_thread(thread_id)} cannot be read") from None
+    check_sum(checksum, f"checkpoint {seq}", namespace, checkpoint_id, rev, created_at, metadata)
+    return Entry(thread_id, namespace, checkpoint_id, parent[0] if parent else None, seq, rev, created, metadata)
 
 
 def to_entries(thread_id: str, rows: Sequence[bytes]) -> list[Entry]:
-    """Read entries from numbers and stored entries in turn."""
-    return [to_entry(thread_id, rows[at], rows[at + 1]) for at in range(0, len(rows), 2)]
+    """Read entries from numbers and stored entries in turn, newest first."""
+    entries = [to_entry(thread_id, rows[at], rows[at + 1]) for at in range(0, len(rows), 2)]
+    numbers = [entry.seq for entry in entries]
+    places = {(entry.namespace, entry.checkpoint_id) for entry in entries}
+    if len(places) < len(entries) or any(older >= newer for newer, older in pairwise(numbers)):
+        raise CorruptCheckpointError(f"the history of {shown_thread(thread_id)} is damaged")
+    return entries
+
+
+def is_asked(entry: Entry, namespace: str, checkpoint_id: str | None) -> Entry:
+    """Refuse an entry that is another one than was asked for: what leads to it is damaged."""
+    if entry.namespace != namespace or checkpoint_id not in (None, entry.checkpoint_id):
+        raise CorruptCheckpointError(f"{shown_thread(entry.thread_id)} is damaged: it gives another checkpoint")
+    return entry
+
+
+def thread_in(name: bytes) -> str:
+    """The id of a thread as an index of a bucket has it."""
+    try:
+        return name.decode()
+    except UnicodeDecodeError:
+        raise CorruptCheckpointError("an index of the Redis store is damaged: a name in it is no text") from None
 
 
 def committed_at(stored: bytes) -> int:
     """The time at which an entry was committed, in microseconds. No two commits of a bucket have the same time."""
-    return int(stored[:16])
+    try:
+        return int(stored[:16])
+    except ValueError:
+        raise CorruptCheckpointError("an entry in Redis is damaged: it does not say when it was committed") from None
 
 
 def payload_text(extents: Iterable[Extent], head: str, manifest: str) -> bytes:

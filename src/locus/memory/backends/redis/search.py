@@ -29,7 +29,7 @@ from locus.errors import CorruptCheckpointError
 from locus.memory.backends.redis import scripts
 from locus.memory.backends.redis.client import RedisClients
 from locus.memory.backends.redis.remove import ThreadOutline
-from locus.memory.backends.redis.schema import Layout, to_payload, to_run
+from locus.memory.backends.redis.schema import Layout, thread_in, to_payload, to_run
 from locus.memory.backends.redis.scripts import ScriptCall
 from locus.memory.model.ids import words
 from locus.memory.model.matching import RANKED, best_hits, score, searchable, shown_text, snippet
@@ -145,7 +145,7 @@ class RedisSearch:
             answers = dict(zip(list(waiting), await self._clients.run_all(calls), strict=True))
             for bucket, rows in answers.items():
                 for name in rows[::2]:
-                    await self._index_thread(name.decode())
+                    await self._index_thread(thread_in(name))
                 if rows:
                     waiting[bucket] = int(rows[-1])
                     await self._clients.command("HSET", key, fields[bucket], rows[-1])

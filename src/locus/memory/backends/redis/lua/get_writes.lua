@@ -16,7 +16,9 @@ while at <= #tasks do
 end
 local answer = {}
 for _, name in ipairs(names) do
+  local text = call('HGET', w, 't' .. place .. name)
+  if not text then return {'DAMAGED'} end
   answer[#answer + 1] = name
-  answer[#answer + 1] = call('HGET', w, 't' .. place .. name) or ''
+  answer[#answer + 1] = text
 end
 return answer

@@ -17,7 +17,10 @@ local MOST_RUNS = 10000
 local FIRST_PORTION, LARGEST_PORTION = 8, 32
 
 local function checkpoint(ns, seq)
-  return {seq, call('HGET', h, 'e' .. seq), call('HGET', p, seq), seq_of(ns, '') == seq and 0 or 1, false, {}, {}}
+  local entry, last, id = call('HGET', h, 'e' .. seq), split(call('HGET', h, 'l' .. ns))
+  -- The latest of a namespace is named by its number and its id. An entry with another id counts as missing.
+  if last == seq and entry and not string.find(entry, #id .. ':' .. id, 17, true) then entry = false end
+  return {seq, entry, call('HGET', p, seq), last == seq and 0 or 1, false, {}, {}}
 end
 
 -- Extents by branch, and the branches in the order in which they came.
