@@ -66,12 +66,17 @@ class Shortcut(NamedTuple):
 
 
 def _listen_to_sqlite(statements: Statements, patch: pytest.MonkeyPatch) -> None:
-    class Connection(sqlite3.Connection):
-        def execute(self, text: str, *values: Any) -> sqlite3.Cursor:
-            return super().execute(statements.changed_in_thread(text), *values)
-
     connect = sqlite3.connect
-    patch.setattr(sqlite3, "connect", lambda *args, **options: connect(*args, factory=Connection, **options))
+
+    def connected(*args: Any, factory: type[sqlite3.Connection] = sqlite3.Connection, **options: Any) -> Any:
+        class Connection(factory):  # type: ignore[misc, valid-type]
+            def execute(self, text: str, *values: Any) -> sqlite3.Cursor:
+                cursor: sqlite3.Cursor = super().execute(statements.changed_in_thread(text), *values)
+                return cursor
+
+        return connect(*args, factory=Connection, **options)
+
+    patch.setattr(sqlite3, "connect", connected)
 
 
 def _listen_to_connection(kind: type[Any]) -> Callable[[Statements, pytest.MonkeyPatch], None]:
