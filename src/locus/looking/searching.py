@@ -92,16 +92,21 @@ async def search_said(
     inexact = any(len(words(mark)) > 1 for mark in marks)
     most = limit if wanted.is_everything and not inexact else min(max(limit, _MOST), _MORE * limit)
     hits = await store.search(query, most, prefix or wanted.pattern.prefix)
-    gate = asyncio.Semaphore(_AT_ONCE)
+    found = await said_in(store, [hit for hit in hits if wanted.takes(hit)], query)
+    chosen = [one for one in found if wanted.role is None or one.role == wanted.role]
+    chosen.sort(key=lambda one: not one.is_exact)
+    return FoundPage(chosen[:limit], hits.complete and (len(hits) < most or wanted.is_everything))
+
+
+async def said_in(store: CheckpointStore, hits: Sequence[Hit], query: str) -> list[Found]:
+    """Who said what these hits of a query found, in their order."""
+    gate, marks = asyncio.Semaphore(_AT_ONCE), marks_of(query)
 
     async def found_at(hit: Hit) -> Found:
         async with gate:
             return await _found(store, hit, marks, query)
 
-    found = await asyncio.gather(*(found_at(hit) for hit in hits if wanted.takes(hit)))
-    chosen = [one for one in found if wanted.role is None or one.role == wanted.role]
-    chosen.sort(key=lambda one: not one.is_exact)
-    return FoundPage(chosen[:limit], hits.complete and (len(hits) < most or wanted.is_everything))
+    return await asyncio.gather(*map(found_at, hits))
 
 
 async def _found(store: CheckpointStore, hit: Hit, marks: Sequence[str], query: str) -> Found:

@@ -181,13 +181,13 @@ class TestSearch:
         many = await Asked(checkpointer).page("t", "t", "c", saved, words=" ".join(map(str, range(300))))
         assert not many.elements("mark")
 
-    async def test_roles_are_told_from_what_was_said(self, tmp_path: Path) -> None:
+    async def test_a_hit_says_who_said_it(self, tmp_path: Path) -> None:
         async with sqlite_checkpointer(tmp_path / "a.db") as checkpointer:
             said = [Message.user("The user asks. Where is it?"), Message.assistant("It is here.")]
             await checkpointer.save(AgentState().with_messages(said), "t")
             page = await Asked(checkpointer).page("search", q="here")
             (snippet,) = page.elements("p", class_="snippet")
-            assert snippet.text.strip() == "user: The user asks. Where is it? assistant: It is here."
+            assert snippet.text.strip() == "assistant It is here."
 
     async def test_the_help_says_what_is_found(self) -> None:
         page = await Asked(MemoryCheckpointer()).page("search")

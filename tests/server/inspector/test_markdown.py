@@ -125,6 +125,8 @@ async def test_a_message_is_markdown_and_can_be_read_raw() -> None:
     assert [one.text for one in raw.elements("p", class_="said")] == [text]
     marked = await asked.page("t", "t", "c", checkpoint_id, text="89.90")
     assert [one.text for one in marked.elements("mark")] == ["89.90"]
+    found = await asked.page("t", "t", "c", checkpoint_id, words="89.90 shop")
+    assert [one.text for one in found.elements("mark")] == ["89.90", "shop"]
     # Words that Markdown would tear apart are marked in the text as it is.
     torn = await asked.page("t", "t", "c", checkpoint_id, text="is **89")
     assert [one.text for one in torn.elements("mark")] == ["is **89"]

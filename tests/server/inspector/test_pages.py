@@ -224,6 +224,21 @@ async def test_hits_are_shown_with_their_words_marked(tmp_path: Path) -> None:
         assert not (await asked.page("search")).elements("mark")
 
 
+async def test_a_search_stays_in_a_thread_and_marks_what_was_typed(tmp_path: Path) -> None:
+    async with sqlite_checkpointer(tmp_path / "a.db") as checkpointer:
+        for thread_id in ("t", "t-2", "u"):
+            state = AgentState().with_message(Message.assistant("Of 80 % you paid 8.99."))
+            await checkpointer.save(state, thread_id)
+        asked = Asked(checkpointer)
+        everywhere = await asked.page("search", q="8.99")
+        assert [one.text for one in everywhere.elements("mark")] == ["8.99"] * 3
+        within = await asked.page("search", q="8.99", thread="t")
+        assert [one.text for one in within.elements("span", class_="row-title")] == ["t"]
+        assert "Nothing found" in (await asked.page("search", q="8.99", thread="none")).main.text
+        other = Asked(checkpointer, Grant(prefix="u"))
+        assert "Nothing found" in (await other.page("search", q="8.99", thread="t")).main.text
+
+
 async def test_what_is_not_there_and_what_is_not_yours_look_the_same() -> None:
     checkpointer = MemoryCheckpointer()
     checkpoint_id = await checkpointer.save(AgentState().with_message(Message.user("a")), "rival/t")

@@ -20,6 +20,7 @@ from locus.looking.histories import readable_metadata
 from locus.looking.reading import conversation
 from locus.looking.revisions import moment_of
 from locus.looking.saves import saves_of
+from locus.looking.searching import marks_of
 from locus.memory.model.codec import decode
 from locus.memory.model.ids import MAX_ID_LENGTH, MAX_QUERY_LENGTH, query_terms
 from locus.memory.model.manifest import decode_manifest, list_items
@@ -58,7 +59,8 @@ class CheckpointPageQuery(Query):
         if self.text:
             return [self.text]
         with suppress(ConfigurationError):  # too many of them; nothing is marked then
-            return query_terms(self.words)
+            query_terms(self.words)
+            return marks_of(self.words)
         return []
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import Annotated, Final
 
@@ -12,6 +11,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from locus.errors import CapabilityError, ConfigurationError
+from locus.looking.searching import marks_of, said_in
 from locus.memory.model.ids import MAX_ID_LENGTH, MAX_QUERY_LENGTH, query_terms
 from locus.memory.model.records import Hit
 from locus.server.inspector.pages.base import Pages
@@ -22,8 +22,6 @@ PAGE: Final = 20
 MOST: Final = 100
 """The most hits of all pages together. An engine gives the best ones, and begins anew for each page."""
 SECONDS: Final = 3.0
-_ROLE = re.compile(r"(?:^|(?<=…)|(?<=[.!?)…] ))(user|assistant|system|tool|human|ai)(?= [^\W\d_a-z])")
-"""A role at the beginning of a sentence: no sentence begins with a small letter and goes on with a capital."""
 
 
 class SearchQuery(Query):
@@ -38,6 +36,8 @@ class HitShown:
     """A hit, with the words that were looked for marked in its text."""
 
     hit: Hit
+    role: str
+    """The role of the speaker; empty if the words stand in something else that was saved."""
     pieces: list[Piece]
 
 
@@ -60,7 +60,8 @@ def routes(pages: Pages) -> list[Route]:
                     hits = [hit for hit in hits if hit.entry.thread_id == query.thread]
         except (ConfigurationError, CapabilityError) as error:
             terms, note = [], str(error)
-        shown = [HitShown(hit, marked(spoken(hit.snippet), terms)) for hit in hits[start : start + PAGE]]
+        found = await pages.authorized.query(said_in(pages.store, hits[start : start + PAGE], query.q))
+        shown = [HitShown(one.hit, one.role, _marked(one.excerpt, query.q, terms)) for one in found]
         end = start + len(shown)
         return pages.rendering.page(
             request,
@@ -80,6 +81,10 @@ def routes(pages: Pages) -> list[Route]:
     return [Route("/search", search)]
 
 
-def spoken(snippet: str) -> str:
-    """A snippet with a colon behind each role. Engines index roles and words as one text."""
-    return _ROLE.sub(r"\1:", snippet)
+def _marked(text: str, query: str, terms: list[str]) -> list[Piece]:
+    """A text with what was typed marked in it; if that is not there as it was typed, with the words that were found.
+
+    So `8.99` marks a price, and not the 8 of `80 %`.
+    """
+    pieces = marked(text, marks_of(query))
+    return pieces if any(piece.kind == "marked" for piece in pieces) else marked(text, terms)
