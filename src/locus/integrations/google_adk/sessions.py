@@ -394,8 +394,10 @@ class LocusSessionService(AsyncStoreUser, BaseSessionService):
         return await _both(self._states.read(thread_of(app_name, user_id)), self._states.read(thread_of(app_name)))
 
     async def _change_shared(self, app_name: str, user_id: str, delta: StateDelta, checkpoint_id: str) -> None:
-        await self._states.change(thread_of(app_name, user_id), delta.user, checkpoint_id)
-        await self._states.change(thread_of(app_name), delta.app, checkpoint_id)
+        if delta.user:
+            await self._states.change(thread_of(app_name, user_id), delta.user, checkpoint_id)
+        if delta.app:
+            await self._states.change(thread_of(app_name), delta.app, checkpoint_id)
 
     async def _completed(
         self, thread_id: str, version: Version, user: SharedState | None = None, app: SharedState | None = None

@@ -47,8 +47,7 @@ class SharedStates:
 
     async def change(self, thread_id: str, delta: Mapping[str, Any], checkpoint_id: str) -> None:
         """Apply a change of state that a new checkpoint of a session records."""
-        if delta:
-            await self._update(thread_id, delta, checkpoint_id, time.time(), {*delta})
+        await self._update(thread_id, delta, checkpoint_id, time.time(), {*delta})
 
     async def complete(
         self, thread_id: str, delta: Mapping[str, Any], checkpoint_id: str, at: float, known: SharedState
