@@ -91,6 +91,12 @@ def _inspector(settings: Settings, folder: Path) -> Section:
     return inspector_section(settings, folder)
 
 
+def _recall(settings: Settings, folder: Path) -> Section:
+    from benchmarks.recall.bounds import recall_section
+
+    return asyncio.run(recall_section(settings, folder))
+
+
 # Each imports what it needs when it runs: all of it takes seconds, and holds memory while others are measured.
 TOPICS = {
     "loop": Topic(("memory",), _loop),
@@ -102,6 +108,7 @@ TOPICS = {
     "objects": Topic(("s3",), _objects),
     "cli": Topic(("sqlite FULL",), _commands),
     "inspector": Topic(("sqlite FULL",), _inspector),
+    "recall": Topic(("sqlite FULL",), _recall),
 }
 FRAMEWORKS = "frameworks"
 FRAMEWORKS_NEED = ("sqlite FULL", "postgresql", "redis always")

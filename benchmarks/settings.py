@@ -41,6 +41,8 @@ class Settings:
     """How many pages a process shows whose memory is measured."""
     served: int = 10_000
     """How many threads a process serves whose memory is measured."""
+    facts: int = 100_000
+    """How many items of long-term memory are searched."""
     loop_lengths: tuple[int, ...] = (10, 1_000)
     loop_rounds: int = 60
     http_turns: int = 50
@@ -81,6 +83,7 @@ QUICK = Settings(
     inspected=(10, 300),
     shown=20,
     served=200,
+    facts=600,
     loop_lengths=(4, 12),
     loop_rounds=5,
     http_turns=3,
