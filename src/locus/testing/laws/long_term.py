@@ -18,11 +18,13 @@ from locus.errors import (
     ConflictError,
     CorruptCheckpointError,
     DamagedThreadsWarning,
+    EmbeddingMismatchError,
     InvalidIdError,
     SerializationError,
 )
 from locus.memory.checkpointer import Checkpointer
 from locus.memory.long_term import Delete, Get, Item, LongTermMemory, Put
+from locus.memory.long_term import held as held_module
 from locus.memory.long_term import memory as memory_module
 from locus.memory.long_term import store as store_module
 from locus.memory.long_term.names import Namespace, item_id, path_of
@@ -73,6 +75,7 @@ class LongTermLaws(Laws):
 
             monkeypatch.setattr(memory_module, "datetime", Ahead)
             monkeypatch.setattr(store_module, "datetime", Ahead)
+            monkeypatch.setattr(held_module, "datetime", Ahead)
 
         return set_ahead
 
@@ -356,6 +359,35 @@ class LongTermLaws(Laws):
         assert [name for at in range(3) for name in await memory.list_namespaces(limit=1, offset=at)] == spaces
         assert await memory.list_namespaces(suffix=("2",)) == [("p", "2")]
         assert await memory.list_namespaces(max_depth=1) == [("p",)]
+
+    async def test_vectors_are_kept_and_what_was_held_is_never_shown_again(
+        self, open_handle: OpenHandle, at: Callable[[timedelta], None]
+    ) -> None:
+        pytest.importorskip("numpy")
+
+        def embed(texts: Sequence[str]) -> list[list[float]]:
+            return [[float(text.count(letter)) for letter in "abc"] + [0.25] for text in texts]
+
+        memory = LongTermMemory(open_handle(), embed=embed)
+        other = LongTermMemory(open_handle(), embed=embed)
+        for key, value in {"one": "aab", "two": "aabb", "three": "ccc"}.items():
+            item = await memory.put(USER, key, value, ttl_seconds=60 if key == "two" else None)
+            assert await other.get_item(USER, key) == item
+        for by in ("vector", "hybrid"):
+            found = await other.search(USER, "aab aab", by=by)
+            assert [hit.key for hit in found] == ["one", "two", "three"]
+            assert [hit.similarity for hit in found] == sorted((hit.similarity or 0 for hit in found), reverse=True)
+        await memory.put(USER, "one", "cccc")
+        assert next(hit.key for hit in await other.search(USER, "aab aab")) == "two"
+        assert await memory.delete(USER, "three")
+        assert {hit.key for hit in await other.search(USER, "c")} == {"one", "two"}
+        at(timedelta(seconds=61))
+        assert [(hit.key, hit.value) for hit in await other.search(USER, "aab")] == [("one", "cccc")]
+        stranger = LongTermMemory(open_handle(), embed=embed, embed_model="another")
+        with pytest.raises(EmbeddingMismatchError):
+            await stranger.search(USER, "aab")
+        assert await stranger.reindex() == 1
+        assert len(await stranger.search(USER, "aab")) == 1
 
     async def test_a_filter_applies_before_the_limit_and_means_the_same_everywhere(
         self, memory: LongTermMemory
