@@ -377,7 +377,9 @@ class CheckpointStore:
                     replaces = stored.entry.rev
                     base = await _done(is_long, partial(self._trace_of, stored)) if self.engine.keeps_runs else None
                 case Verdict.BRANCH_TAKEN:
-                    own_branches, rev = True, new_id()  # the branch that is taken may be one that was sent before
+                    if own_branches or all(run.number == 0 for run in commit.runs):
+                        rev = new_id()  # every branch was to be opened: one of this name was sent before
+                    own_branches = True
                 case Verdict.STALE_BASE:
                     if payload.omitted:
                         raise _window_error("the checkpoint that it was loaded from is gone")
