@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from pathlib import Path
 
 import pytest
@@ -109,13 +110,19 @@ async def test_both_questions_are_answered_in_three_clicks(browser: Browser, tol
             await rows.locator("a[data-open]").click()  # 1: the thread
             wrong = page.locator("[data-row]", has_text="← 8.99").first
             await wrong.wait_for()
-            above = page.locator(".rows [data-row]")
-            assert QUESTIONS[1] in await above.locator("..").inner_text()  # the turn is there to read, with its time
-            number = await wrong.get_attribute("data-seq")
+            question = page.locator("[data-row]", has_text=QUESTIONS[1]).last
+            numbers = [int(await row.get_attribute("data-seq") or 0) for row in (question, wrong)]
+            assert numbers == sorted(numbers)  # the turn of the second question
             clock = await wrong.locator("time[data-clock]").inner_text()
-            assert len(clock.split(":")) == 3
+            assert re.fullmatch(r"\d\d:\d\d:\d\d", clock)
             await wrong.locator("a[data-open]").click()  # 2: the save that brought it
-            await in_pane(page, int(number or 0))
+            await in_pane(page, numbers[1])
             known = await page.locator("[data-pane]").inner_text()
             assert "89.90" in known
             assert "8.99" in known
+            right = page.locator("[data-row]", has_text="← 89.90").last
+            number = int(await right.get_attribute("data-seq") or 0)
+            await right.locator("a[data-open]").click()  # 3: what it knew at the time of another row
+            await in_pane(page, number)
+            if number < numbers[1]:
+                assert "8.99" not in await page.locator("[data-pane]").inner_text()
