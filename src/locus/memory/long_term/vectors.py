@@ -21,7 +21,8 @@ from locus.extras import require
 EXTRA = "vectors"
 MOST_DIMENSIONS = 16_384
 _GROWTH = 1_024
-_BLOCK = 8_192
+_BLOCK = 1_024
+"""The number of held vectors that are compared at a time: so many stay in the cache of a processor."""
 _UNIT = 2.0**-24
 """The largest relative error of one operation in single precision."""
 
@@ -141,9 +142,12 @@ class HeldVectors:
         length = sqrt(float(exact @ exact))
         unit = (exact / length if length else exact).astype(np.float32)
         dots = np.empty(self.count, np.float32)
+        block = np.empty((_BLOCK, self.dimension), np.float32)
         for start in range(0, self.count, _BLOCK):
             end = min(start + _BLOCK, self.count)
-            dots[start:end] = self._numbers[start:end].astype(np.float32) @ unit
+            some = block[: end - start]
+            some[...] = self._numbers[start:end]
+            np.dot(some, unit, out=dots[start:end])
         dots *= self._scales[: self.count]
         rounding = 2 * (self.dimension + 8) * _UNIT * (1 + 2 * self._errors[: self.count])
         bounds = self._errors[: self.count] * (1 + 1e-6) + rounding
