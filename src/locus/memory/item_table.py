@@ -15,14 +15,22 @@ means the same on both databases, and its keys are never part of a statement.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
-from locus.errors import CapabilityError, ConfigurationError, InvalidIdError, UnsupportedFormatError
-from locus.memory.backends.sql.engine import SQLEngine
+from locus.errors import (
+    BackendUnavailableError,
+    CapabilityError,
+    ConfigurationError,
+    InvalidIdError,
+    UnsupportedFormatError,
+)
+from locus.memory.backends.sql.engine import SQLEngine, SQLServerEngine, Trouble
 from locus.memory.backends.sql.flavour import ItemFlavour, Steps
+from locus.memory.gathered import BY_ITSELF, Gathered
 from locus.memory.long_term.filters import check_filter, passes, plain_equals
 from locus.memory.model.codec import decode, encode, texts_in
 from locus.memory.model.ids import check_text, words
@@ -33,6 +41,10 @@ __all__ = ["Answers", "Item", "ItemTable", "Match", "Put", "Search", "checked_ke
 FORMAT = 1
 BATCH = 500
 """How many items one statement reads, where the database cannot apply the whole filter."""
+AT_ONCE = 256
+"""How many items one statement gets, saves or deletes."""
+READ_LANES = 4
+"""How many reads of one event loop are under way, each on a connection. Others wait, and share the next ones."""
 LONGEST = 1_024
 """The most bytes of a path, and of a key. Both together fit into an index of every database."""
 
@@ -99,8 +111,28 @@ class Answers(NamedTuple):
     paths: list[list[str]]
 
 
+class _Reading(NamedTuple):
+    """The questions of one call of `ItemTable.read`."""
+
+    now: datetime
+    gets: Sequence[tuple[str, str]]
+    searches: Sequence[Search]
+    below: Sequence[str]
+
+
+class _Writing(NamedTuple):
+    """What one call of `ItemTable.write` changes."""
+
+    now: datetime
+    puts: Sequence[Put]
+    used: Sequence[Item]
+
+
 class ItemTable:
     """The items in the database of a store. Every call creates the tables if they are missing.
+
+    Reads that many tasks make at the same time share connections and transactions, and so do writes (see
+    `locus.memory.gathered`). Writes of an event loop keep their order.
 
     `now` says which items have expired. `CapabilityError` is raised for a store that is neither SQLite nor PostgreSQL.
     """
@@ -113,6 +145,9 @@ class ItemTable:
         self._engine = engine
         self._statements = _Statements(engine.sql)
         self._is_ready = False
+        is_outage = partial(_is_outage, engine)
+        self._reads: Gathered[_Reading, Answers] = Gathered(READ_LANES, is_outage)
+        self._writes: Gathered[_Writing, None] = Gathered(1, is_outage)
 
     def ddl(self) -> str:
         """The statements that create the tables, for a database administrator."""
@@ -130,28 +165,59 @@ class ItemTable:
         for search in searches:
             check_filter(search.wanted)
 
-        def steps() -> Steps[Answers]:
-            answers = Answers([], [], [])
-            for path, key in gets:
-                answers.items.append((yield from self._statements.get(path, key, now)))
-            for search in searches:
-                answers.pages.append((yield from self._statements.search(search, now)))
-            for path in below:
-                answers.paths.append((yield from self._statements.paths(path, now)))
-            return answers
-
-        return await self._carry_out(steps, writing=False, alone=len(gets) == 1 and not searches and not below)
+        if not gets and not searches and not below:
+            return Answers([], [], [])
+        size = sum(len(path) + len(key) for path, key in gets)
+        if any(search.wanted or search.query for search in searches):
+            size = BY_ITSELF  # it may read many items, or take too long
+        return await self._reads.ask(_Reading(now, gets, searches, below), size, self._read)
 
     async def write(self, now: datetime, puts: Sequence[Put] = (), *, used: Sequence[Item] = ()) -> None:
-        """Save and delete items in one step. The time to live of `used` items begins anew."""
+        """Save and delete items in one step, of several to one key the last. Used items begin their time anew."""
         ending = [item for item in used if item.ttl_minutes is not None]
+        if puts or ending:
+            size = sum(len(put.value or "") for put in puts)
+            await self._writes.ask(_Writing(now, puts, ending), size, self._write)
+
+    async def _read(self, readings: Sequence[_Reading]) -> list[Answers]:
+        """Read for several calls as of one instant."""
+        now = max(reading.now for reading in readings)
+        places = list(dict.fromkeys(place for reading in readings for place in reading.gets))
+
+        def steps() -> Steps[list[Answers]]:
+            items = yield from self._statements.get(places, now)
+            found = []
+            for reading in readings:
+                pages = []
+                for search in reading.searches:
+                    pages.append((yield from self._statements.search(search, now)))
+                paths = []
+                for path in reading.below:
+                    paths.append((yield from self._statements.paths(path, now)))
+                found.append(Answers([items.get(place) for place in reading.gets], pages, paths))
+            return found
+
+        gets_only = not any(reading.searches or reading.below for reading in readings)
+        return await self._carry_out(steps, writing=False, alone=gets_only and len(list(_portions(places))) == 1)
+
+    async def _write(self, writings: Sequence[_Writing]) -> list[None]:
+        """Write for several calls, in their order and in one step."""
+        now = max(writing.now for writing in writings)
+        puts = {(put.path, put.key): put for writing in writings for put in writing.puts}
+        used = {(item.path, item.key): item for writing in writings for item in writing.used}
 
         def steps() -> Steps[None]:
-            yield from self._statements.refresh(ending, now)
-            yield from self._statements.put(puts, now)
+            # Other processes take the same rows in the same order, so that they seldom wait for each other in a circle.
+            yield from self._statements.refresh([used[place] for place in sorted(used)], now)
+            yield from self._statements.put([puts[place] for place in sorted(puts)], now)
 
-        if puts or ending:
-            await self._carry_out(steps, writing=True, alone=len(puts) + len(ending) == 1)
+        await self._carry_out(steps, writing=True, alone=len(puts) + len(used) == 1)
+        return [None] * len(writings)
+
+    async def set_up(self) -> None:
+        """Create the tables if they are missing."""
+        async with self._store.using():
+            await self._set_up()
 
     async def sweep(self, now: datetime) -> int:
         """Delete expired items, and return how many."""
@@ -232,25 +298,37 @@ class _Statements:
         ((count,),) = yield f"SELECT count(*) FROM {self.name}", ()
         return int(count)
 
-    def get(self, path: str, key: str, now: datetime) -> Steps[Item | None]:
-        where = f"namespace = ? AND key = ? AND {_ALIVE}"
-        items = yield from self._select(where, [*self._place(path, key), self.sql.time(now)])
-        return items[0] if items else None
+    def get(self, places: Sequence[tuple[str, str]], now: datetime) -> Steps[dict[tuple[str, str], Item]]:
+        """The items that are there, of those with these paths and keys."""
+        found: dict[tuple[str, str], Item] = {}
+        for some in _portions(places):
+            items = yield from self._select(
+                f"{self._among(some)} AND {_ALIVE}", [*self._places(some), self.sql.time(now)]
+            )
+            found.update({(item.path, item.key): item for item in items})
+        return found
 
     def put(self, puts: Iterable[Put], now: datetime) -> Steps[None]:
+        """Save and delete items, each with another path or key."""
         at = self.sql.time(now)
-        for path, key, value, ttl_minutes in puts:
-            if value is None:
-                yield self._delete(path, key)
-                continue
-            expires_at = None if ttl_minutes is None else now + timedelta(minutes=ttl_minutes)
+        puts = list(puts)
+        for gone in _portions([(put.path, put.key) for put in puts if put.value is None]):
+            yield f"DELETE FROM {self.name} WHERE {self._among(gone)}", self._places(gone)
+        for some in _portions([put for put in puts if put.value is not None]):
+            values: list[Any] = []
+            for path, key, value, ttl_minutes in some:
+                assert value is not None
+                expires_at = None if ttl_minutes is None else now + timedelta(minutes=ttl_minutes)
+                ending = ttl_minutes, self.sql.expiry(expires_at)
+                values += [*self._place(path, key), self.sql.json(value), at, at, *ending]
             yield (
-                f"INSERT INTO {self.name} AS kept ({', '.join(_COLUMNS)}) VALUES ({self._values})"
+                f"INSERT INTO {self.name} AS kept ({', '.join(_COLUMNS)})"
+                f" VALUES {', '.join([f'({self._values})'] * len(some))}"
                 " ON CONFLICT (namespace, key) DO UPDATE"
                 " SET value = excluded.value, updated_at = excluded.updated_at, ttl_minutes = excluded.ttl_minutes,"
                 " expires_at = excluded.expires_at, created_at = CASE WHEN kept.expires_at <= excluded.updated_at"
                 " THEN excluded.created_at ELSE kept.created_at END",
-                (*self._place(path, key), self.sql.json(value), at, at, ttl_minutes, self.sql.expiry(expires_at)),
+                values,
             )
 
     def refresh(self, items: Iterable[Item], now: datetime) -> Steps[None]:
@@ -333,6 +411,16 @@ class _Statements:
     def _place(self, path: str, key: str) -> list[str]:
         return [self.sql.text(path), self.sql.text(key)]
 
+    def _places(self, places: Iterable[tuple[str, str]]) -> list[str]:
+        return [text for path, key in places for text in self._place(path, key)]
+
+    @staticmethod
+    def _among(places: Sequence[tuple[str, str]]) -> str:
+        """A condition for the items with these paths and keys, whose values are `_places`."""
+        if len(places) == 1:
+            return "namespace = ? AND key = ?"
+        return f"(namespace, key) IN (VALUES {', '.join(['(?, ?)'] * len(places))})"
+
     def _delete(self, path: str, key: str) -> tuple[str, list[str]]:
         return f"DELETE FROM {self.name} WHERE namespace = ? AND key = ?", self._place(path, key)
 
@@ -365,6 +453,28 @@ class _Statements:
             ttl_minutes,
             None if expires_at is None else read_time(expires_at),
         )
+
+
+def _is_outage(engine: SQLEngine, error: Exception) -> bool:
+    """Whether the database is out of reach, and has not just refused what it was told."""
+    cause = error.__cause__
+    refused = (
+        isinstance(engine, SQLServerEngine)
+        and cause is not None
+        and engine.has_answered(cause)
+        and engine.trouble(cause) is Trouble.FINAL
+    )
+    return isinstance(error, BackendUnavailableError) and not refused
+
+
+def _portions(of: Sequence[T]) -> Iterator[Sequence[T]]:
+    """Portions for statements. Their lengths are powers of two, so that a connection prepares few statements."""
+    start, length = 0, AT_ONCE
+    while start < len(of):
+        while length > len(of) - start:
+            length //= 2
+        yield of[start : start + length]
+        start += length
 
 
 def path_of(namespace: Sequence[str]) -> str:
