@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Coroutine, Iterable, Mapping, Sequence
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Generator, Iterable, Mapping, Sequence
 from functools import lru_cache, partial
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
@@ -395,6 +396,20 @@ class BlockingStoreUser(StoreUser):
 class BothWaysStoreUser(BlockingStoreUser):
     """A user of a store for blocking and for async programs: `aclose` and `async with` beside `close` and `with`."""
 
+    def setup(self) -> Awaitable[None]:
+        """Connect, and make the tables. The first use does it otherwise.
+
+        It is done when this returns or, on an event loop, when it has been awaited.
+        """
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            self._run(self._set_up())
+        return _Setup(self._set_up)
+
+    async def _set_up(self) -> None:
+        await self._store.setup()
+
     async def aclose(self) -> None:
         """End the use, and close the store if it was opened here by name."""
         await self._end()
@@ -404,3 +419,13 @@ class BothWaysStoreUser(BlockingStoreUser):
 
     async def __aexit__(self, *_exc: object) -> None:
         await self.aclose()
+
+
+class _Setup:
+    """What `setup` returns: some programs await it, and others do not."""
+
+    def __init__(self, set_up: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        self._set_up = set_up
+
+    def __await__(self) -> Generator[Any, None, None]:
+        return self._set_up().__await__()

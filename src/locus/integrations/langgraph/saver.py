@@ -6,14 +6,11 @@ writes are pending writes. `payloads` describes what a checkpoint looks like, an
 
 from __future__ import annotations
 
-import asyncio
 from collections import OrderedDict
 from collections.abc import (
     AsyncIterator,
-    Awaitable,
     Collection,
     Coroutine,
-    Generator,
     Iterable,
     Iterator,
     Mapping,
@@ -59,7 +56,7 @@ from locus.integrations.langgraph.schemas import (
     named_classes,
     stored_names,
 )
-from locus.threads import ANY, SPECIAL_CHANNELS, BothWaysStoreUser, Entry, TaskWrites, ThreadStore, Unset
+from locus.threads import ANY, SPECIAL_CHANNELS, BothWaysStoreUser, Entry, TaskWrites, Unset
 from locus.threads.blocking import run
 from locus.threads.json import decode, encode
 
@@ -121,17 +118,6 @@ class LocusSaver(BothWaysStoreUser, BaseCheckpointSaver[Any]):
     def from_conn_string(cls, conn_string: str, **options: Any) -> Self:
         """A saver on the store with this name or URL, for a `with` or an `async with`, as LangGraph's are made."""
         return cls(conn_string, **options)
-
-    def setup(self) -> Awaitable[None]:
-        """Connect, and make the tables. The first use does it otherwise.
-
-        It is done when this returns or, on an event loop, when it has been awaited.
-        """
-        try:
-            asyncio.get_running_loop()
-        except RuntimeError:
-            self._run(self._store.setup())
-        return _Setup(self._store)
 
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         """The checkpoint that the config names, or the latest; `None` if there is none. Raises if the store is down."""
@@ -519,16 +505,6 @@ class LocusSaver(BothWaysStoreUser, BaseCheckpointSaver[Any]):
         self, *, config: RunnableConfig, channels: Sequence[str]
     ) -> Mapping[str, DeltaChannelHistory]:
         return self._run(self.aget_delta_channel_history(config=config, channels=channels))
-
-
-class _Setup:
-    """What `setup` returns: LangGraph's savers for async programs have it awaited, and the others do not."""
-
-    def __init__(self, store: ThreadStore) -> None:
-        self._store = store
-
-    def __await__(self) -> Generator[Any, None, None]:
-        return self._store.setup().__await__()
 
 
 def _thread_and_namespace(config: RunnableConfig) -> tuple[str, str]:

@@ -6,9 +6,10 @@ and use its connections.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Self
 
 from langgraph.store.base import (
     BaseStore,
@@ -26,6 +27,7 @@ from langgraph.store.base import (
 )
 
 from locus.errors import ConfigurationError, SerializationError
+from locus.integrations.langgraph_store.sweeper import Done, Sweeper, Sweeping
 from locus.memory import item_table
 from locus.memory.item_table import Put, Search, checked_key, namespace_of
 from locus.threads import BothWaysStoreUser
@@ -41,8 +43,8 @@ class LocusStore(BothWaysStoreUser, BaseStore):
     `store` is a checkpointer or storage backend on SQLite or PostgreSQL, or a name or URL with its `options`. `close`
     closes a database that was opened here by name, and leaves others open. `ttl` is LangGraph's `TTLConfig`.
 
-    Expired items are invisible; `sweep_ttl` deletes them. There are no vectors: the `query` of a search ranks items by
-    the words that they share with it.
+    Expired items are invisible; `sweep_ttl` deletes them, and so does `start_ttl_sweeper` from time to time. There are
+    no vectors: the `query` of a search ranks items by the words that they share with it.
     """
 
     supports_ttl = True
@@ -50,9 +52,16 @@ class LocusStore(BothWaysStoreUser, BaseStore):
     def __init__(self, store: Any, *, ttl: TTLConfig | None = None, index: None = None, **options: Any) -> None:
         if index is not None:
             raise ConfigurationError("LocusStore has no vectors: leave out `index`; a `query` ranks items by words")
+        _check_ttl(ttl)
         self._open(store, options, ("ttl",))
         self.ttl_config = ttl
         self._table = self._store.items()
+        self._sweeper: Sweeper | None = None
+
+    @classmethod
+    def from_conn_string(cls, conn_string: str, *, ttl: TTLConfig | None = None, **options: Any) -> Self:
+        """A store in the database with this name or URL, for a `with` or an `async with`, as LangGraph's are made."""
+        return cls(conn_string, ttl=ttl, **options)
 
     async def abatch(self, ops: Iterable[Op]) -> list[Result]:
         """Run operations: first the reads, in one snapshot, and then the writes, in one transaction."""
@@ -70,12 +79,51 @@ class LocusStore(BothWaysStoreUser, BaseStore):
         """Delete expired items, and return how many."""
         return await self._table.sweep(_now())
 
-    def sweep_ttl(self) -> int:
-        return self._run(self.asweep_ttl())
+    def sweep_ttl(self) -> Done:
+        """Delete expired items, and return how many. It blocks; what it returns may be awaited."""
+        return Done(self._run(self.asweep_ttl()))
+
+    def start_ttl_sweeper(self, sweep_interval_minutes: float | None = None) -> Sweeping:
+        """Delete expired items every few minutes, until `stop_ttl_sweeper` or `close`.
+
+        The interval is by default that of the `ttl` configuration, or 5 minutes. A store without a configuration
+        deletes nothing. If the result is cancelled, or what awaiting it gives, the sweeper stops.
+        """
+        if not self.ttl_config:
+            nothing_to_do = Sweeping()
+            nothing_to_do.set_result(None)
+            return nothing_to_do
+        minutes = sweep_interval_minutes or self.ttl_config.get("sweep_interval_minutes") or 5
+        checked_seconds(minutes * 60, "sweep_interval_minutes")
+        self._check_open()
+        if self._sweeper is None or not self._sweeper.is_running:
+            self._sweeper = Sweeper(self.sweep_ttl, minutes * 60)
+        return self._sweeper.running
+
+    def stop_ttl_sweeper(self, timeout: float | None = None) -> Done:
+        """Stop the sweeper, and wait for a sweep that is under way: 1, or 0 if that takes more than `timeout` seconds.
+
+        It blocks; what it returns may be awaited.
+        """
+        return Done(self._sweeper is None or self._sweeper.stop(timeout))
+
+    def close(self) -> None:
+        """Stop the sweeper, and close the database if it was opened here by name."""
+        self.stop_ttl_sweeper()
+        super().close()
+
+    async def aclose(self) -> None:
+        """Stop the sweeper, and close the database if it was opened here by name."""
+        if self._sweeper is not None:
+            await asyncio.to_thread(self._sweeper.stop)
+        await super().aclose()
 
     def ddl(self) -> str:
         """The statements that create the table, for a database administrator."""
         return self._table.ddl()
+
+    async def _set_up(self) -> None:
+        await self._table.set_up()
 
     async def _read(self, ops: Sequence[Op], now: datetime) -> tuple[list[Result], list[item_table.Item]]:
         """The results of the operations, and the items whose TTL their reads refresh."""
@@ -88,7 +136,7 @@ class LocusStore(BothWaysStoreUser, BaseStore):
             now,
             gets=[(_path_of(op.namespace), checked_key(op.key)) for op in gets],
             searches=[_search(op) for op in searches],
-            below=[_path_of(_fixed_start(op.match_conditions or ())) for op in listings],
+            below=[_listed_below(op.match_conditions or ()) for op in listings],
         )
         items, pages, paths = iter(answers.items), iter(answers.pages), iter(answers.paths)
         results: list[Result] = []
@@ -110,6 +158,17 @@ class LocusStore(BothWaysStoreUser, BaseStore):
             if getattr(op, "refresh_ttl", False):
                 used += read
         return results, used
+
+
+def _check_ttl(ttl: TTLConfig | None) -> None:
+    if ttl is None:
+        return
+    for name in ("default_ttl", "sweep_interval_minutes"):
+        minutes = ttl.get(name)
+        if minutes is not None:
+            checked_seconds(minutes * 60, name)  # type: ignore[operator]
+    if ttl.get("omit_expired") is False:
+        raise ConfigurationError("LocusStore never returns expired items: leave out `omit_expired`, or make it True")
 
 
 def _now() -> datetime:
@@ -167,8 +226,10 @@ def _text(value: Any) -> str:
 def _path_of(namespace: Sequence[str]) -> str:
     """The path of a namespace, with LangGraph's error for a label that cannot be one."""
     for label in namespace:
-        if not isinstance(label, str) or not label:
-            raise InvalidNamespaceError(f"a label of a namespace is text that is not empty, got {label!r:.40}")
+        if not isinstance(label, str) or not label or "." in label or "\0" in label:
+            raise InvalidNamespaceError(
+                f"a label of a namespace is text that is not empty, without '.' and NUL, got {label!r:.40}"
+            )
     return item_table.path_of(namespace)
 
 
@@ -187,11 +248,12 @@ def _matches(condition: MatchCondition, namespace: Namespace) -> bool:
     return all(wanted in ("*", label) for wanted, label in zip(pattern, part, strict=True))
 
 
-def _fixed_start(conditions: Sequence[MatchCondition]) -> Namespace:
-    """The longest prefix without wildcards that every matching namespace has."""
-    starts = [()] + [
-        tuple(condition.path[: condition.path.index("*")] if "*" in condition.path else condition.path)
-        for condition in conditions
-        if condition.match_type == "prefix"
-    ]
-    return max(starts, key=len)
+def _listed_below(conditions: Sequence[MatchCondition]) -> str:
+    """The longest path without wildcards below which every matching namespace is."""
+    paths = [""]
+    for condition in conditions:
+        _path_of(condition.path)  # refuses invalid labels
+        if condition.match_type == "prefix":
+            fixed = condition.path[: condition.path.index("*")] if "*" in condition.path else condition.path
+            paths.append(_path_of(fixed))
+    return max(paths, key=len)
