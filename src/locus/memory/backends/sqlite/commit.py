@@ -175,11 +175,12 @@ def _seal_thread(
     thread_id: str, key: int, last_seq: int, expires_at: str | None, newest: Newest, *, digest: bool
 ) -> tuple[str, Sequence[Any]]:
     """The statement that changes the row of a thread. Its digest is written once: an index has it."""
-    sealed = owner_seal(thread_id, owner_text(key, last_seq, expires_at, newest))
+    named = newest.text
+    sealed = owner_seal(thread_id, owner_text(key, last_seq, expires_at, named))
     also, values = (", digest = ?", (digest_of(thread_id),)) if digest else ("", ())
     return (
         f"UPDATE locus_threads SET last_seq = ?, expires_at = ?, newest = ?, seal = ?{also} WHERE id = ?",
-        (last_seq, expires_at, newest.text, sealed, *values, key),
+        (last_seq, expires_at, named, sealed, *values, key),
     )
 
 
