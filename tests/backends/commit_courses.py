@@ -79,8 +79,8 @@ class Traits:
     forgets_runs: bool = True
     """Whether the number of a run that was removed is free again; else it is never given out again."""
     sure_of_branches: bool = True
-    """Whether a branch is said to be taken only where it is. If not, it may be said of any but the run that follows one
-    which the latest checkpoint brought: the save comes again then, on a branch of its own."""
+    """Whether a branch is said to be taken only where it is. If not, it may be said of one that goes on, but for the
+    run that follows one which the latest checkpoint brought: the save comes again then, on a branch of its own."""
 
 
 @dataclass(frozen=True)
@@ -264,7 +264,7 @@ class Model:
         """Whether an engine that is not sure may say that a branch has gone on."""
         latest = self.thread(commit.thread_id).of(commit.namespace)[-1:]
         brought = latest[0].brought if latest and latest[0].base == commit.base else frozenset()
-        return any((run.branch, run.number - 1) not in brought for run in contested_runs(commit))
+        return any(run.number and (run.branch, run.number - 1) not in brought for run in contested_runs(commit))
 
     def delete(self, thread_id: str, namespace: str | None, seqs: Mapping[int, str] | None) -> int:
         thread = self.thread(thread_id)
@@ -1111,9 +1111,10 @@ async def _a_rev_is_used_twice(course: Course) -> None:
         await course.refused(Verdict.BRANCH_TAKEN, [7], rev=rev, checkpoint_id="another")
         await course.refused(Verdict.BRANCH_TAKEN, [7], rev=rev, checkpoint_id="another", handle=-1)
         second = await course.save([1, 2], first)
-        await course.save([8], namespace="side")
+        side = await course.save([8], namespace="side")
         await course.refused(Verdict.BRANCH_TAKEN, [7, 8, 9], rev=rev, checkpoint_id="another")
         await course.remove(first)
+        await course.refused(Verdict.BRANCH_TAKEN, [7], rev=side.entry.rev, checkpoint_id="another")
         await course.refused(Verdict.BRANCH_TAKEN, [7], second, own_branches=True, rev=rev, checkpoint_id="another")
         await course.refused(Verdict.BRANCH_TAKEN, [7], rev=rev, checkpoint_id="another", handle=-1)
 
@@ -1124,6 +1125,15 @@ async def _a_branch_was_continued_before_the_last_save(course: Course) -> None:
     await course.save([1, 2], first)
     await course.save([3], namespace="side")
     await course.refused(Verdict.BRANCH_TAKEN, [1, 4], first, handle=-1)
+
+
+async def _a_branch_was_continued_before_saves_that_leave_it_alone(course: Course) -> None:
+    """The latest checkpoint builds on the one before it, and still nobody may go on from where it is."""
+    first = await course.save([1])
+    await course.save([1, 2], first)
+    third = await course.save([1], first, parent_id=ANY)
+    fourth = await course.save([1], third)
+    await course.refused(Verdict.BRANCH_TAKEN, [1, 4], fourth)
 
 
 async def _several_runs_of_a_branch_come_at_once(course: Course) -> None:
@@ -1220,6 +1230,7 @@ DIRECTED: Mapping[str, Callable[[Course], Awaitable[None]]] = {
     "a beginning is sent again": _a_beginning_is_sent_again,
     "a rev is used twice": _a_rev_is_used_twice,
     "a branch was continued before the last save": _a_branch_was_continued_before_the_last_save,
+    "a branch was continued before saves that leave it alone": _a_branch_was_continued_before_saves_that_leave_it_alone,
     "several runs of a branch come at once": _several_runs_of_a_branch_come_at_once,
     "a beginning of several runs is sent again": _a_beginning_of_several_runs_is_sent_again,
     "a beginning of several runs is needed again": _a_beginning_of_several_runs_is_needed_again,

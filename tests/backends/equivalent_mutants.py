@@ -12,12 +12,14 @@ LOADS = "it is about where a load finds something"
 MARKERS = "it is about markers, which say what threads there are, and no answer depends on them"
 FAULTS = "it is about answers that were lost, and here none is"
 FORMATS = "it is about what older or newer versions wrote, and here this one wrote everything"
+DAMAGE = "it tells of damage, which test_seals does, and here nothing is damaged"
 FAILURES = "it is about errors of the server, and here none occurs"
 BOUNDS = "it bounds what is remembered, and courses have less"
 STANDBYS = "it is about standbys that confirm what is stored, and here there is none"
 ONE_REV = "no two checkpoints of a thread have the same rev, and the index finds them by their ids"
 WAITS = "what was saved last is looked for, too, but a server may do that before it waits for the thread's lock"
 TYPES = "it tells the type checker what the next step finds out as well"
+HANDED_OVER = "what a manifest says is handed over, or else read from it"
 
 ALL_CREATE = "every group of a course creates a thread"
 
@@ -75,8 +77,6 @@ EQUIVALENT: dict[str, dict[str, tuple[str, ...]]] = {
             "append: commit.if_latest is not ANY -> True",
             "_follows: commit.if_latest is ANY -> False",
             "_follows: commit.if_latest == base.checkpoint_id -> False",
-            "SQL SELECT FROM locus_checkpoints | n.thread = t.id",
-            "SQL SELECT FROM locus_checkpoints | n.namespace = ?",
             "SQL SELECT FROM locus_checkpoints | s.thread = t.id",
             "SQL SELECT FROM locus_checkpoints | s.namespace = ?",
             "SQL SELECT FROM locus_checkpoints | s.checkpoint_id = ?",
@@ -93,6 +93,12 @@ EQUIVALENT: dict[str, dict[str, tuple[str, ...]]] = {
             "SQLThreads.commit: commit.base is not None -> False",
         ),
         "this engine does not ask which thread was written": ("SQLThreads.commit: changed is not None -> False",),
+        FORMATS: (
+            "_check_newest: newest is not None -> True",
+            "SQL SELECT FROM locus_format | t.id <= f.unsealed_threads",
+        ),
+        DAMAGE: ("_check_newest: newest is not None and newest.of(namespace) not in (None, last) -> False",),
+        "a new checkpoint has the highest number of its thread": ("SQL SELECT FROM locus_checkpoints | seq < ?",),
     },
     "file": {
         READS_ON: (
@@ -107,11 +113,16 @@ EQUIVALENT: dict[str, dict[str, tuple[str, ...]]] = {
             "LogFile._only_grew: seal.kind == 'checkpoint' -> False",
         ),
         LOADS: ("LogFile._index_runs: number == 0 -> False",),
-        FORMATS: ("FileEngine.commit: log is not None -> False",),
+        FORMATS: (
+            "FileEngine.commit: log is not None -> False",
+            "LogFile.has_run: self._only_grew() -> True",
+            "LogFile._only_grew: first.get('seq') == first.get('last_seq') == 1 -> True",
+        ),
     },
     "objects": {
         READS_ON: (
             "ThreadLog._change: known is None -> False",
+            "ThreadLog._change: known -> False",
             "ObjectEngine.commit: commit.fresh_id and (commit.namespace, commit.checkpoint_id) not in index.ids"
             " -> False",
             "ThreadIndex.parent: isinstance(parent, int) and parent < self.first -> True",
@@ -136,15 +147,13 @@ EQUIVALENT: dict[str, dict[str, tuple[str, ...]]] = {
         "the rule looks for an id that is not fresh as well, and has all events read for that": (
             "ObjectEngine.commit: commit.fresh_id -> True",
         ),
-        "a tip tells the newest run of each branch; all events are read where one is missing, and here none is": (
-            "ThreadIndex.has_run: top is None -> False",
-        ),
         "it is about digests, which loads check": ("ThreadIndex._commit: len(run) > 4 -> False",),
         TYPES: (
             "ObjectEngine.commit: named is None -> False",
             "ThreadIndex.parent: isinstance(parent, int) -> True",
         ),
         FORMATS: (
+            "ThreadIndex._add_run: run.number > top -> True",
             "ThreadIndex._commit: record.get('sums') -> False",
             "ThreadIndex._commit: [None] * (len(record['runs']) + 1) -> False",
         ),
@@ -165,6 +174,7 @@ EQUIVALENT: dict[str, dict[str, tuple[str, ...]]] = {
             "CommitView.__init__: name in names -> False",
             "CommitView.latest: base.place == place -> False",
             "CommitView.has_run: location.newest -> False",
+            "_run_locations: highest[branch] == number -> False",
             "_find_run: stored is None -> True",
             "ThreadCache.get: not cached.fresh -> True",
             "ThreadCache.put: before is not None and before.state.position > state.position -> False",
@@ -222,6 +232,8 @@ EQUIVALENT: dict[str, dict[str, tuple[str, ...]]] = {
             "_run_locations: location is None -> False",
             "_run_locations: base is None -> False",
         ),
+        HANDED_OVER: ("_run_locations: commit.extents -> False",),
+        FORMATS: ("CommitView.has_run: self._newest_run(branch) >= number -> False",),
         "the manifest of a commit names no other run of a branch than the last one that it brings": (
             "_run_locations: branch not in highest -> True",
             "_run_locations: highest[branch] == number -> True",
@@ -310,7 +322,8 @@ EQUIVALENT: dict[str, dict[str, tuple[str, ...]]] = {
     },
     "redis": {
         SLOWER: ("RedisEngine.commit: commit.replaces is None -> False",),
-        "what a manifest says is handed over, or else read from it": ("commit_arguments: commit.extents -> False",),
+        ASKS_MORE: ("Lua if not seen[branch] and string.sub(branch, 1, 1) ~= '#' then: not seen[branch] -> true",),
+        HANDED_OVER: ("commit_arguments: commit.extents -> False",),
     },
     "postgresql": {
         SLOWER: (

@@ -129,6 +129,7 @@ SHORTCUTS = {
     "sqlite": Shortcut(
         (
             sqlite_commit.append,
+            sqlite_commit._check_newest,
             sqlite_commit._follows,
             sql_commit.SQLThread.look,
             sql_commit.SQLThreads.commit,

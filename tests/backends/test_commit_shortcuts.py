@@ -20,23 +20,26 @@ from tests.backends.shortcuts import SHORTCUTS, AnyCourse, trial_of
 _LOG = logging.getLogger(__name__)
 """`--log-cli-level info` shows how far a soak run is."""
 
+_LUA_HAS_RUN_0 = "call('HEXISTS', r, branch .. ' 0') == 1"
+_LUA_RUN_0 = f"Lua if number == 0 and {_LUA_HAS_RUN_0} then"
+
 SAMPLE: dict[str, tuple[tuple[str, AnyCourse], ...]] = {
     "sqlite": (
-        ("append: rev is None -> False", 5),
+        ("append: rev is None -> False", 3),
         ("append: is_taken -> False", 6),
         ("SQL SELECT FROM locus_threads JOIN locus_checkpoints | c.namespace = ?", "two namespaces have the same id"),
     ),
     "file": (
-        ("LogFile.has_run: self._only_grew() -> True", "a beginning is sent again"),
-        ("LogFile.has_run: branch in runs -> True", "a branch was continued before the last save"),
+        ("LogFile.has_run: number == 0 and branch in runs -> False", "a rev is used twice"),
+        ("LogFile.has_run: branch in runs (2) -> True", "a branch was continued before the last save"),
         ("FileEngine.commit: not outcome.repeated -> True", "a save is sent twice"),
     ),
     "objects": (
-        ("ThreadIndex._add_run: run.number > top -> True", 4),
+        ("ThreadIndex.has_run: top >= number -> False", "a branch has a gap"),
         ("ThreadLog._change: proposal.draft is None -> False", 0),
     ),
     "opensearch model": (
-        ("_run_locations: branch not in continued -> True", 8),
+        ("_run_locations: location.newest -> True", "a branch was continued before saves that leave it alone"),
         ("_drafted: state_is_current (2) -> True", 13),
         ("_stored_runs: brought -> False", "several runs of a branch come at once"),
     ),
@@ -50,11 +53,8 @@ SAMPLE: dict[str, tuple[tuple[str, AnyCourse], ...]] = {
     "redis together": (("RedisEngine._call: member.replaces is not None -> False", 1),),
     "redis": (
         ("Lua if same and planned ~= version() then: same and planned ~= version() -> false", 6),
-        ("Lua if number > 0 and not seen[branch] then: number > 0 -> true", 8),
-        (
-            "Lua if number > 0 and not seen[branch] then: not seen[branch] -> true",
-            "a beginning of several runs is sent again",
-        ),
+        (f"{_LUA_RUN_0}: number == 0 -> true", "another handle saves in another namespace"),
+        (f"{_LUA_RUN_0}: number == 0 and {_LUA_HAS_RUN_0} -> false", "a rev is used twice"),
         ("Lua elseif parent_mode == '!' then: parent_mode == '!' -> false", 0),
     ),
     "postgresql": (('SQL UPDATE "locus_threads" FROM seen | t.removals = s.removals', 0),),

@@ -178,6 +178,23 @@ async def test_what_an_index_has_lost_is_told_and_doctor_finds_it(
     assert any(finding.severity == "error" and index in finding.what for finding in found.findings)
 
 
+@pytest.mark.parametrize(("name", "parent"), [("c9", "c2"), ("c9", "c1"), ("c2", "c1")])
+def test_no_save_hides_that_the_newest_checkpoint_is_lost(
+    cp: StorageBackendAdapter, path: Path, name: str, parent: str
+) -> None:
+    """Its number would be that of another one in the row of the thread, and the history would have no gap."""
+    state = cp.sync.load("t", "c2")
+    assert state is not None
+    damage_index(path, "locus_checkpoints_by_seq", "seq = 4")
+    told(cp, lambda cp: cp.sync.save(state.next_iteration(), "t", name, parent=parent), history, load)
+
+
+def test_a_removal_does_not_hide_that_the_newest_checkpoint_is_lost(cp: StorageBackendAdapter, path: Path) -> None:
+    damage_index(path, "locus_checkpoints_by_seq", "seq = 4")
+    assert cp.sync.delete("t", "c2")
+    told(cp, history, load)
+
+
 def test_a_thread_of_which_nothing_is_left_is_told(cp: StorageBackendAdapter, path: Path) -> None:
     change(path, "UPDATE locus_threads SET thread_id = 'u' WHERE thread_id = 't'")
     told(cp, load, history, lambda cp: cp.sync.load("t", "c1"))

@@ -8,7 +8,7 @@ from unittest.mock import patch
 import pytest
 
 from locus.core.messages import Message
-from locus.core.state import AgentState
+from locus.core.state import AgentState, Instant
 from locus.errors import CorruptCheckpointError
 from locus.memory.backends import MemoryCheckpointer
 from locus.memory.model import codec, manifest, states
@@ -22,11 +22,13 @@ class Timed(AgentState):
 
     due: datetime = datetime(2026, 1, 2, tzinfo=UTC)
     seen: datetime | None = None
+    began: Instant = datetime(2026, 1, 3, tzinfo=UTC)
+    finished_at: Instant | None = datetime(2026, 1, 4, tzinfo=UTC)
 
 
 def test_the_times_of_a_state_are_found_and_not_listed() -> None:
     assert times_of(AgentState) == ("started_at", "updated_at")
-    assert times_of(Timed) == ("started_at", "updated_at", "due", "seen")
+    assert times_of(Timed) == ("started_at", "updated_at", "due", "seen", "began", "finished_at")
 
 
 def test_a_new_time_in_a_state_is_written_as_text(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -35,6 +37,7 @@ def test_a_new_time_in_a_state_is_written_as_text(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(states, "_TIMES", times_of(Timed))
     found = state_payload(Timed()).plain
     assert (found["due"], found["seen"]) == ("2026-01-02T00:00:00+00:00", None)
+    assert (found["began"], found["finished_at"]) == ("2026-01-03T00:00:00+00:00", "2026-01-04T00:00:00+00:00")
     codec.encode(found)
 
 

@@ -34,7 +34,8 @@ def _now() -> datetime:
     return datetime.now(UTC)
 
 
-# Plain `model_dump()` gives JSON values only, so that a dump can be saved as it is.
+# Declare every time as `Instant`, or `Instant | None`: saves and loads find it by that. A plain `model_dump()` gives
+# JSON values only, so that a dump can be saved as it is.
 Instant = Annotated[datetime, PlainSerializer(lambda at: at.isoformat(), return_type=str)]
 
 

@@ -1,7 +1,8 @@
 """How the items of a conversation read, in the terminal and in the browser: roles, tool calls, results and changes.
 
 The terminal shows a call on one line, `→ find_order({"id": 7})`, and the browser on several. Both take its words from
-here, so that a call looks the same in `locus show`, in `locus diff` and on the pages of the inspector.
+here, so that a call looks the same in `locus show`, and in diffs in the terminal and in the browser. The rows of a
+history and the page of a conversation have shorter ones: `locus.looking.previews.call_words`.
 """
 
 from __future__ import annotations

@@ -302,7 +302,7 @@ class ItemLog:
         return outcome.verdict
 
     async def _committed(self, commit: Commit) -> Outcome:
-        """Send a commit, and learn its outcome even if the caller is cancelled, by sending it once more."""
+        """Send a commit. If the caller is cancelled, send it again, so that it is decided before the caller goes on."""
         async with self.store.using() as engine:
             try:
                 return await self.store.commit(commit)

@@ -7,6 +7,7 @@ import random
 import shutil
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,10 +19,11 @@ from locus.memory.backends import FileCheckpointer
 from locus.memory.backends.file import log as file_log
 from locus.memory.backends.file.log import LogFile
 from locus.memory.backends.file.read import sought
-from locus.memory.backends.file.schema import Seal
+from locus.memory.backends.file.schema import Seal, checkpoint_record
 from locus.memory.model.manifest import items_text
 from locus.memory.model.parts import Range, Window, needed
 from locus.memory.model.records import DEFAULT_NAMESPACE, Base, Extent, Run, Stored
+from locus.memory.model.table import Row
 from tests.format.story import DATA
 
 LISTS = frozenset({("messages",), ("tool_executions",), ("tool_history",)})
@@ -186,6 +188,29 @@ async def test_the_second_run_of_a_branch_is_saved_without_reading_the_whole_log
             assert await writer.delete("t", removed)
     found = await FileCheckpointer(tmp_path).load("t", "c59")
     assert found == state
+
+
+async def test_a_run_0_that_an_older_version_stored_again_hides_nothing(tmp_path: Path) -> None:
+    """Those took a save that was sent again after its checkpoint was removed, though others had continued its lists."""
+    newer = await _grow(tmp_path, AgentState(), range(2))
+    removed = await _read(tmp_path, "c0")
+    async with FileCheckpointer(tmp_path) as writer:
+        assert await writer.delete("t", "c0")
+    runs = [run for members in removed.runs.values() for run in members]
+    again = Row(replace(removed.entry, seq=3), removed.head, removed.manifest)
+    log = LogFile(tmp_path / "t.jsonl", "t")
+    assert log.refresh(writing=True)
+    log.append(checkpoint_record(again, runs, 3, None), False)
+    log.release()
+    async with FileCheckpointer(tmp_path) as fresh:
+        older = await fresh.load("t", "c0")
+        assert older is not None
+        forked = older.with_message(Message.user("another way"))
+        await fresh.save(forked, "t", "c2")
+        await fresh.save(forked, "t", "c3")
+        assert await fresh.delete("t", "c3"), "the log is written anew, with one run of each number"
+    async with FileCheckpointer(tmp_path) as fresh:
+        assert [await fresh.load("t", name) for name in ("c0", "c1", "c2")] == [older, newer, forked]
 
 
 async def test_a_new_value_is_not_looked_for_in_the_whole_log(tmp_path: Path) -> None:

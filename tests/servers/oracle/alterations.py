@@ -84,7 +84,7 @@ class Alterations(Tables):
             self.expect(word)
         session = self.take().text
         self.accept("IMMEDIATE")
-        return [f"SELECT oracle_sys.kill_session({literal(session.partition(',')[0])})"]
+        return [f"SELECT oracle_sys.kill_session({literal(session)})"]
 
     def _alter_table(self) -> list[str]:
         self._table = self.table_name()

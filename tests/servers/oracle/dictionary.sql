@@ -205,7 +205,7 @@ $$ BEGIN
   IF NOT everything AND EXISTS (SELECT 1 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = user_name) THEN
     RAISE EXCEPTION '%', user_name USING ERRCODE = 'OR922';
   END IF;
-  IF EXISTS (SELECT 1 FROM pg_stat_activity WHERE application_name = 'oracle:' || user_name AND datname = current_database()) THEN
+  IF EXISTS (SELECT 1 FROM pg_stat_activity WHERE split_part(application_name, ' ', 1) = 'oracle:' || user_name AND datname = current_database()) THEN
     RAISE EXCEPTION '%', user_name USING ERRCODE = 'OR940';
   END IF;
   DELETE FROM oracle_sys.users WHERE name = user_name;
@@ -220,10 +220,13 @@ $$ BEGIN
   END IF;
 END $$;
 CREATE FUNCTION oracle_sys.kill_session(session text) RETURNS void LANGUAGE plpgsql AS
+-- A connection serves one session after another, so that its number alone may have become another's.
 $$ BEGIN
-  IF NOT pg_terminate_backend(session::int) THEN RAISE EXCEPTION '%', session USING ERRCODE = 'OR030'; END IF;
+  PERFORM pg_terminate_backend(pid) FROM pg_stat_activity
+    WHERE application_name LIKE 'oracle:%' AND pid || ',' || split_part(application_name, ' ', 2) = session;
+  IF NOT FOUND THEN RAISE EXCEPTION '%', session USING ERRCODE = 'OR030'; END IF;
 END $$;
-CREATE FUNCTION oracle_sys.username() RETURNS text LANGUAGE sql STABLE AS $$ SELECT substr(current_setting('application_name'), 8) $$;
+CREATE FUNCTION oracle_sys.username() RETURNS text LANGUAGE sql STABLE AS $$ SELECT substr(split_part(current_setting('application_name'), ' ', 1), 8) $$;
 CREATE FUNCTION oracle_sys.sys_context(space text, what text) RETURNS text LANGUAGE sql STABLE AS
 $$ SELECT CASE upper(what) WHEN 'CURRENT_SCHEMA' THEN current_schema()::text WHEN 'SESSION_USER' THEN oracle_sys.username()
      WHEN 'CURRENT_USER' THEN oracle_sys.username() WHEN 'SID' THEN pg_backend_pid()::text END $$;
@@ -259,5 +262,5 @@ CREATE VIEW oracle_sys."USER_CONSTRAINTS" AS SELECT k.conname::text AS "CONSTRAI
 CREATE VIEW oracle_sys."NLS_DATABASE_PARAMETERS" AS SELECT * FROM (VALUES ('NLS_CHARACTERSET', 'AL32UTF8'), ('NLS_NCHAR_CHARACTERSET', 'AL16UTF16'),
   ('NLS_LENGTH_SEMANTICS', 'BYTE'), ('NLS_COMP', 'BINARY'), ('NLS_SORT', 'BINARY')) AS p("PARAMETER", "VALUE");
 CREATE VIEW oracle_sys."V$VERSION" AS SELECT 'Oracle stand-in, an emulator of Release 23.26.1'::text AS "BANNER", '23.26.1.0.0'::text AS "BANNER_FULL";
-CREATE VIEW oracle_sys."V$SESSION" AS SELECT pid::numeric AS "SID", 1::numeric AS "SERIAL#", substr(application_name, 8) AS "USERNAME",
+CREATE VIEW oracle_sys."V$SESSION" AS SELECT pid::numeric AS "SID", split_part(application_name, ' ', 2)::numeric AS "SERIAL#", substr(split_part(application_name, ' ', 1), 8) AS "USERNAME",
   CASE state WHEN 'active' THEN 'ACTIVE' ELSE 'INACTIVE' END AS "STATUS" FROM pg_stat_activity WHERE application_name LIKE 'oracle:%' AND datname = current_database();

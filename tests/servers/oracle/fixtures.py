@@ -83,6 +83,8 @@ def oracle_database(oracle_home: OracleServer | None) -> Iterator[OracleDatabase
     yield from database_in(oracle_home)
 
 
+GONE = 30
+"""ORA-00030: there is no session of this number any more."""
 SESSIONS = "SELECT sid, serial# FROM v$session WHERE username = :1"
 
 
@@ -124,9 +126,15 @@ def _in_real_database() -> Iterator[OracleDatabase]:
 
 
 def end_sessions(admin: OracleDatabase, user: str) -> None:
-    """As an administrator does it."""
+    """As an administrator does it. One of them may end by itself in the meantime."""
+    import oracledb
+
     for sid, serial in run(admin, SESSIONS, user):
-        run(admin, f"ALTER SYSTEM KILL SESSION '{sid},{serial}' IMMEDIATE")
+        try:
+            run(admin, f"ALTER SYSTEM KILL SESSION '{sid},{serial}' IMMEDIATE")
+        except oracledb.DatabaseError as error:
+            if error.args[0].code != GONE:
+                raise
 
 
 def run(database: OracleDatabase, statement: str, *values: Any) -> list[Any]:

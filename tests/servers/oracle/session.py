@@ -71,7 +71,7 @@ class Session:
                 return
             second, challenge, token = found
             self._worker = Worker(database)
-            await self._worker.begin(first.user.upper(), second.pairs.get("AUTH_ALTER_SESSION", ""))
+            await self._worker.begin(first.user.upper(), self._number, second.pairs.get("AUTH_ALTER_SESSION", ""))
             answer = Answer(token)
             answer.pairs(facts(challenge.proof(), self._settings.service, database.pid, self._number))
             answer.status(False)

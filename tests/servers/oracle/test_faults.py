@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -159,3 +160,15 @@ async def test_tls_without_a_wallet(oracle_server: OracleServer, database: Oracl
     with pytest.raises(oracledb.OperationalError, match="CERTIFICATE_VERIFY_FAILED"):
         async with asyncio.timeout(10):
             await oracledb.connect_async(**{**database.parameters, "dsn": place})
+
+
+def test_a_session_that_is_over_is_not_another_s_that_came_to_its_place(
+    database: OracleDatabase, oracle_server: OracleServer
+) -> None:
+    ((sid, serial),) = run(database, "SELECT sid, serial# FROM v$session WHERE username = USER")
+    admin = OracleDatabase(oracle_server.dsn, ADMIN, oracle_server.password, "")
+    while run(admin, "SELECT 1 FROM v$session WHERE username = :1", database.user):
+        time.sleep(0.01)
+    with pytest.raises(oracledb.DatabaseError) as caught:
+        run(admin, f"ALTER SYSTEM KILL SESSION '{sid},{serial}' IMMEDIATE")
+    assert code_of(caught) == "ORA-00030"

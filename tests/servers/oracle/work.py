@@ -53,12 +53,12 @@ class Worker:
         self._failed = False
         self._definition_wait = 0
 
-    async def begin(self, user: str, alter_session: str) -> None:
+    async def begin(self, user: str, serial: int, alter_session: str) -> None:
         self.user = user
         await self.database.belong_to(user)
         said = re.search(r"TIME_ZONE='([^']*)'", alter_session)
         results = await self.database.run(
-            setting("application_name", f"oracle:{user}"),
+            setting("application_name", f"oracle:{user} {serial}"),
             setting("search_path", path(user)),
             setting("TimeZone", zone(said[1] if said else "+00:00")),
             setting("DateStyle", "ISO"),

@@ -156,7 +156,7 @@ class CachedCheckpoint:
         return CachedCheckpoint(loaded.version, lists)
 
     def base(self, checkpoint_id: str | None) -> EncodedVersion | None:
-        """The cached version, if it is of this checkpoint."""
+        """The version that a save after this checkpoint can be a delta to; None if another one is cached."""
         return self.version if self.version is not None and self.version.checkpoint_id == checkpoint_id else None
 
 

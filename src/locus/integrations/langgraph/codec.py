@@ -80,7 +80,7 @@ class NotAllowedError(SerializationError):
 
 
 class RefusedError(Exception):
-    """A value cannot be written or read. The path is assembled as the error propagates."""
+    """A value cannot be written or read. Each container that it lies in adds its key to `path` as the error passes."""
 
     def __init__(self, reason: str, kind: type[Exception] = SerializationError) -> None:
         super().__init__(reason)

@@ -56,7 +56,7 @@ class ItemStore:
         return versions[0] if versions and versions[0].version == version else None
 
     async def versions(self, namespace: Namespace, key: str, limit: int | None, before: int | None) -> list[Item]:
-        """The versions of an item with numbers below `before`, newest first; none if it has ended."""
+        """The versions of an item with numbers below `before`, newest first; empty if it was deleted or has expired."""
         name = item_id(namespace, key)
         if await self.current(namespace, key) is None:
             return []

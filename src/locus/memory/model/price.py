@@ -132,7 +132,7 @@ but for the last of a branch."""
 
 
 def check_runs(runs: Collection[Run]) -> None:
-    """Refuse runs that are much smaller than the planner makes them: each of them costs every reader something."""
+    """Refuse the runs of a branch if they are many for the few items in them: every reader pays for each run."""
     for branch, some in groupby(sorted(runs, key=itemgetter(0)), itemgetter(0)):
         of_branch = list(some)
         items, characters = sum(run.length for run in of_branch), sum(len(run.items) for run in of_branch)

@@ -75,12 +75,15 @@ class Newest(NamedTuple):
     def read(cls, text: str) -> Newest:
         """Read what `text` has written. It has a seal, so it is as it was written."""
         *named, others = text.split(",")
-        return cls({part[:_NAME_LENGTH]: int(part[_NAME_LENGTH + 1 :]) for part in named}, int(others))
+        numbers: dict[str, int] = {}
+        for part in named:
+            numbers[part[:_NAME_LENGTH]] = int(part[_NAME_LENGTH + 1 :])
+        return cls(numbers, int(others))
 
     @property
     def text(self) -> str:
         """The names and numbers as the row of the thread has them."""
-        return ",".join([*(f"{name}:{number}" for name, number in self.numbers.items()), str(self.others)])
+        return ",".join([*map("%s:%d".__mod__, self.numbers.items()), str(self.others)])
 
     def of(self, namespace: str) -> int | None:
         """The newest number of a namespace, 0 if it has none; None if it is not known."""

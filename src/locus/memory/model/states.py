@@ -67,7 +67,12 @@ STATE_LISTS: frozenset[Path] = frozenset((name,) for name in _LISTS)
 def times_of(kind: type[BaseModel]) -> tuple[str, ...]:
     """The names of the fields that may hold a time. JSON has no times, so they are written as text."""
     annotations = {name: info.annotation for name, info in kind.model_fields.items()}
-    return tuple(name for name, annotation in annotations.items() if datetime in (annotation, *get_args(annotation)))
+    return tuple(name for name, annotation in annotations.items() if _may_be_time(annotation))
+
+
+def _may_be_time(annotation: Any) -> bool:
+    # An Annotated type inside of a union, such as `Instant | None`, still has the datetime as its origin.
+    return any(getattr(part, "__origin__", part) is datetime for part in (annotation, *get_args(annotation)))
 
 
 def _items_adapter(name: str) -> TypeAdapter[Any]:

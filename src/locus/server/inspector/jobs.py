@@ -67,7 +67,7 @@ class PageJob(Generic[T]):
 
 
 class Jobs(Generic[T]):
-    """The jobs of one kind of page."""
+    """The long work that one kind of page has begun, by key: found again, and bounded for each token and in all."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock

@@ -105,7 +105,7 @@ def folded(value: Any, most: int = 20_000) -> tuple[str, str]:
 
 
 def without_encoded(value: Any) -> Any:
-    """A copy of a value in which long base64 is named by its size."""
+    """A copy of a value, with a note of kind and size in the place of each long base64 text."""
     if isinstance(value, dict):
         return {key: without_encoded(item) for key, item in value.items()}
     if isinstance(value, list):

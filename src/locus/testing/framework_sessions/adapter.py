@@ -28,7 +28,7 @@ class Appends(Enum):
 
 
 class Retried(Enum):
-    """The outcomes for a batch that is sent again."""
+    """What becomes of a batch that is sent again because its answer was lost."""
 
     ONCE = "it is kept once, or refused"
     AGAIN = "it is another batch, because the framework's messages have no ids"

@@ -14,6 +14,8 @@
 Nobody waits for a thread that another transaction holds: its member is passed over, and goes alone. A new thread has no
 row to lock, and its INSERT would wait for another transaction that is creating it. So right before, NOWAIT asks whether
 there is one. New threads are created in the order of their ids, so two groups do not wait for each other.
+
+When saves wait, and how many of them go together, is the same for every database: `locus.memory.together`.
 """
 
 from __future__ import annotations

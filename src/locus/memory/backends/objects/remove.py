@@ -73,7 +73,7 @@ async def remove_merged_events(store: ObjectStore, thread: str, objects: ThreadO
 
 
 def _swept_to(objects: ThreadObjects) -> int:
-    """The last event that a sweep took into account."""
+    """The number of the last event that the last sweep covered; 0 if there was none."""
     return max((merged.high for merged in objects.entries if merged.level == BASE_LEVEL), default=0)
 
 

@@ -101,7 +101,7 @@ INDEXING = PortionIndexing(next_portion, texts_of, index_portion)
 def search(sql: OracleFlavour, terms: Sequence[str], limit: int, prefix: str) -> Steps[list[Hit]]:
     """Find checkpoints with a row that contains all terms, best first.
 
-    The points of a row depend on nothing but the row.
+    A row's points come from its own words alone: other rows, and how rare a word is, change nothing.
     """
     wanted = [spelt(term) for term in terms]
     here, bounds = "", list[Any]()

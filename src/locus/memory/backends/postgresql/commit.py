@@ -155,8 +155,8 @@ def at_once(statement: Statement, commit: Commit) -> Steps[Outcome | None]:
 def confirm(sql: PostgreSQLFlavour, thread_id: str) -> Steps[None]:
     """Wait until a synchronous standby has everything that can be seen of a thread, if the server has one.
 
-    A save may be seen although nobody was told that it is safe: its answer was lost, or no standby has confirmed it. To
-    lock a row is to write, so this statement ends as a save does.
+    A save may be seen although nobody was told that it is safe: its answer was lost, or no standby has confirmed it. A
+    row lock goes into the server's log, so the end of this statement waits for the standby as that of a save does.
     """
     yield (
         f"SELECT 1 FROM {sql.threads} WHERE thread_id = ? AND {sql.waits_for_standby}{sql.lock}",
@@ -194,7 +194,7 @@ def _for_thread(sql: PostgreSQLFlavour, key: StatementKey) -> Statement:
 
 
 class _Builder:
-    """Builds the statement for one key."""
+    """Writes the SQL of a save, as one statement, for all commits that have the same `StatementKey`."""
 
     def __init__(self, sql: PostgreSQLFlavour, key: StatementKey) -> None:
         self._sql = sql

@@ -16,7 +16,9 @@ anything happened to the thread between its reading and its writing. All text th
 that ids differ if their bytes do. Columns of fixed width come first, so that no row is padded. Heads are json, not
 jsonb, which takes a fifth more room for such small objects, and has to be taken apart and put together.
 
-The statements are in `migrations/*.sql`, with `${schema}` and `${prefix}` in the place of the user's names.
+The statements are in `migrations/*.sql`, with `${schema}` and `${prefix}` in the place of the user's names. A new file
+`migrations/NNNN.sql` is found by itself. The name of a new column goes into `locus.memory.backends.sql.schema` if every
+SQL database gets it; one that only PostgreSQL has is named where it is used.
 """
 
 from __future__ import annotations

@@ -129,7 +129,7 @@ def standing(replication: Mapping[str, Any], waits: int = 0, *, sentinels: bool 
 
 
 def alone(min_replicas: str | None) -> list[Finding]:
-    """Make findings of a primary that goes on taking writes when it is cut off from its replicas and the sentinels."""
+    """Make a finding if a primary that is cut off from its replicas and the sentinels would go on taking writes."""
     if min_replicas is None:
         return [not_told("whether it takes saves without its replicas (min-replicas-to-write)")]
     if int(min_replicas):

@@ -329,7 +329,7 @@ class Flavour:
         return value
 
     def pairs(self, count: int) -> str:
-        """The right side of `(a, b) IN` for so many pairs."""
+        """What stands to the right of `(a, b) IN` for `count` pairs: `((?, ?), (?, ?))`."""
         return f"({', '.join(['(?, ?)'] * count)})"
 
     def insert_unless_there(self, table: str, columns: str, values: str) -> str:

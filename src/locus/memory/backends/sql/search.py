@@ -167,9 +167,9 @@ def head_text(head: str, metadata: str) -> str:
 def run_hit(
     sql: Flavour, thread: int, branch: str, number: int, points: float | None, terms: Sequence[str]
 ) -> Steps[Hit | None]:
-    """Make the hit for the checkpoint that shows the words of a run: the one that added it, or the first that is left.
+    """Make the hit for the words of a run: the oldest checkpoint left that shows them.
 
-    Without `points`, the words of the run are counted.
+    If `points` is None, they are counted in what that checkpoint shows of the run.
     """
     rows = yield (
         f"SELECT seq, {sql.run} FROM {sql.runs} WHERE thread = ? AND branch = ? AND number = ?",

@@ -15,7 +15,7 @@ from operator import itemgetter
 from typing import Any
 
 from locus.errors import CorruptCheckpointError
-from locus.memory.backends.sql.commit import Chosen, SQLThread, SQLThreads
+from locus.memory.backends.sql.commit import Chosen, LoadedView, SQLThread, SQLThreads
 from locus.memory.backends.sql.flavour import Row, Steps
 from locus.memory.backends.sqlite import search as sqlite_search
 from locus.memory.backends.sqlite.client import execute
@@ -128,14 +128,19 @@ def append(connection: sqlite3.Connection, commit: Commit) -> Outcome | None:
     if rev is None or is_there or (seq != last and commit.if_latest is not ANY):
         return None
     newest = newest_of(commit.thread_id, owner, sealed)
-    if newest is not None and newest.of(namespace) not in (None, last):
-        raise CorruptCheckpointError(f"{shown_thread(commit.thread_id)} is damaged: its newest checkpoint is lost")
+    _check_newest(commit.thread_id, namespace, last, newest)
     if rev != base.rev:
         return Outcome(Verdict.STALE_BASE)
     if is_taken:
         return Outcome(Verdict.BRANCH_TAKEN)
     _write(connection, commit, key, last_seq + 1, last, newest)
     return Outcome(Verdict.COMMITTED, last_seq + 1, base.checkpoint_id)
+
+
+def _check_newest(thread_id: str, namespace: str, last: int, newest: Newest | None) -> None:
+    """Check that the newest checkpoint of a namespace is there: a save that follows another one would hide its loss."""
+    if newest is not None and newest.of(namespace) not in (None, last):
+        raise CorruptCheckpointError(f"{shown_thread(thread_id)} is damaged: its newest checkpoint is lost")
 
 
 def _follows(commit: Commit, base: Base) -> bool:
@@ -175,11 +180,12 @@ def _seal_thread(
     thread_id: str, key: int, last_seq: int, expires_at: str | None, newest: Newest, *, digest: bool
 ) -> tuple[str, Sequence[Any]]:
     """The statement that changes the row of a thread. Its digest is written once: an index has it."""
-    sealed = owner_seal(thread_id, owner_text(key, last_seq, expires_at, newest))
+    named = newest.text
+    sealed = owner_seal(thread_id, owner_text(key, last_seq, expires_at, named))
     also, values = (", digest = ?", (digest_of(thread_id),)) if digest else ("", ())
     return (
         f"UPDATE locus_threads SET last_seq = ?, expires_at = ?, newest = ?, seal = ?{also} WHERE id = ?",
-        (last_seq, expires_at, newest.text, sealed, *values, key),
+        (last_seq, expires_at, named, sealed, *values, key),
     )
 
 
@@ -189,6 +195,12 @@ class SQLiteThread(SQLThread):
     def __init__(self, connection: sqlite3.Connection, key: int, thread_id: str, last_seq: int) -> None:
         super().__init__(SQL, key, thread_id, last_seq)
         self._connection = connection
+
+    def look(self, commit: Commit) -> Steps[LoadedView]:
+        newest, _ = yield from self._row()
+        last = yield from self._last_before(commit.namespace, self.last_seq + 1)
+        _check_newest(self.thread_id, commit.namespace, last, newest)
+        return (yield from super().look(commit))
 
     def insert(self, entry: Entry, head: str, manifest: str) -> Steps[None]:
         previous = yield from self._last_before(entry.namespace, entry.seq)
@@ -350,9 +362,10 @@ class SQLiteThread(SQLThread):
         sqlite_search.lower_up_to(self._connection)
         newest, expires_at = yield from self._row()
         for namespace in {entry.namespace for entry in gone}:
-            for seq in sorted(entry.seq for entry in gone if entry.namespace == namespace):
+            seqs = sorted(entry.seq for entry in gone if entry.namespace == namespace)
+            for seq in seqs:
                 yield from self._follow(namespace, seq)
-            if newest is not None:
+            if newest is not None and newest.of(namespace) in seqs:
                 newest = newest.lowered(namespace, (yield from self._last_before(namespace, self.last_seq + 1)))
         if gone and newest is not None:
             yield _seal_thread(self.thread_id, self.key, self.last_seq, expires_at, newest, digest=False)

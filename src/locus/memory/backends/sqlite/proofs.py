@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from hashlib import blake2b
+from operator import attrgetter
 from typing import Any
 from zlib import crc32
 
@@ -25,7 +26,7 @@ from locus.memory.backends.sql.schema import RUN_INFO, WRITE_COLUMNS, WRITE_KEY,
 from locus.memory.model.codec import check_sum, checksum, run_checksum
 from locus.memory.model.ids import shown_thread
 from locus.memory.model.records import Entry, Run, Write
-from locus.memory.model.seals import LostSealError, Newest, checkpoint_seal, seal
+from locus.memory.model.seals import NOTHING_SAVED, LostSealError, Newest, checkpoint_seal, seal
 
 SEALED = 4
 """The oldest format with seals."""
@@ -53,9 +54,9 @@ def digest_of(thread_id: str) -> int:
     return int.from_bytes(blake2b(thread_id.encode(), digest_size=8).digest(), signed=True)
 
 
-def owner_text(key: int, last_seq: int, expires_at: str | None, newest: Newest) -> str:
-    """What `OWNER` gives for a row with these values."""
-    return f"{key} {last_seq} {expires_at or ''} {newest.text}"
+def owner_text(key: int, last_seq: int, expires_at: str | None, newest: str) -> str:
+    """What `OWNER` gives for a row with these values. `newest` is the text of a `Newest`."""
+    return f"{key} {last_seq} {expires_at or ''} {newest}"
 
 
 def owner_seal(thread_id: str, owner: str) -> int:
@@ -131,10 +132,10 @@ class SealedFlavour(ItemFlavour):
     # ---- threads
 
     def new_thread(self, thread_id: str) -> tuple[str, Sequence[Any]]:
-        newest = Newest({})
+        newest = NOTHING_SAVED.text
         sealed = owner_seal(thread_id, owner_text(0, 0, None, newest))
         columns = "thread_id, last_seq, digest, newest, seal"
-        values = (thread_id, digest_of(thread_id), newest.text, sealed)
+        values = (thread_id, digest_of(thread_id), newest, sealed)
         return self.insert_unless_there(self.threads, columns, "VALUES (?, 0, ?, ?, ?)"), values
 
     def _owner(self, thread_id: str) -> Steps[tuple[int, Newest | None] | None]:
@@ -355,14 +356,16 @@ def proof_of_checkpoint(row: Sequence[Any], previous: int) -> tuple[int, int, in
     return covered, previous, checkpoint_seal(crc32(b"\n%d" % covered, about), thread, previous, parent_id)
 
 
-def _about(row: CheckpointRow) -> tuple[Any, ...]:
-    return (row.namespace, row.checkpoint_id, row.seq, row.rev, row.created_at, row.metadata)
+_about = attrgetter("namespace", "checkpoint_id", "seq", "rev", "created_at", "metadata")
+"""What both checksums of a checkpoint begin with."""
 
 
 def _checked_runs(rows: Sequence[Sequence[Any]], owner: object) -> list[Run]:
     """Make runs of the columns `run`. A long thread has thousands, so nothing but the seal is computed for each."""
     thread = owner if type(owner) is int else -1
-    for branch, number, start, length, items, before, stored, _ in rows:
+    runs: list[Run] = []
+    for row in rows:
+        branch, number, start, length, items, before, stored, _ = row
         if type(items) is not str:
             raise CorruptCheckpointError("a JSON column holds no text")
         found = run_checksum(branch, number, start, length, items, before)
@@ -372,4 +375,5 @@ def _checked_runs(rows: Sequence[Sequence[Any]], owner: object) -> list[Run]:
             fits = _old_checksum(stored, "a run of items") in (None, found)
         if not fits:
             raise CorruptCheckpointError("a run of items does not fit its checksum")
-    return [Run._make(row[:6]) for row in rows]
+        runs.append(Run._make(row[:6]))
+    return runs

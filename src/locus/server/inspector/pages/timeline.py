@@ -195,7 +195,7 @@ def routes(pages: Pages) -> list[Route]:
         )
 
     async def compare(request: Request) -> Response:
-        """Lead from the rows that somebody has chosen, by their numbers, to the page with the differences."""
+        """Redirect to the page with the differences between two chosen rows, given by their numbers."""
         thread_id = pages.thread(request)
         picked = request.query_params.getlist("pick")
         if picked and len(picked) != 2:
