@@ -1082,13 +1082,15 @@ async def _a_branch_has_a_gap(course: Course) -> None:
 
 
 async def _a_branch_lacks_its_beginning(course: Course) -> None:
-    """Who brought it sends it again, and then it is needed again."""
+    """Who brought it sends it again, and then it is needed again. Nobody else begins it anew, who uses its rev."""
     first = await course.save([1])
     second = await course.save([1, 2], first)
     third = await course.save([2, 3], second)
     await course.remove(first, second)
     await course.resend(first, Verdict.BRANCH_TAKEN)
-    await course.save([2, 3, 4], third)
+    latest = await course.save([2, 3, 4], third)
+    same = {"rev": first.entry.rev, "checkpoint_id": "another"}
+    await course.refused(Verdict.BRANCH_TAKEN, [7], latest, own_branches=True, **same)
 
 
 async def _a_beginning_is_sent_again(course: Course) -> None:

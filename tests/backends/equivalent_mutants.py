@@ -330,9 +330,11 @@ EQUIVALENT: dict[str, dict[str, tuple[str, ...]]] = {
             "PostgreSQLEngine._commit: await self._only_lacks_its_base(connection, commit) -> False",
             "PostgreSQLEngine._commit: statement is not None -> False",
             "PostgreSQLEngine._only_lacks_its_base: entry.rev != base.rev -> False",
+            "_Builder._conditions: key.base -> True",
             "_Builder._conditions: key.if_latest is None -> False",
             "_Builder._conditions: key.if_latest is not ANY -> True",
             "_Builder._conditions: key.parent_looked_up -> True",
+            "_statement_key: base is not None -> True",
             "_statement_key: isinstance(commit.if_latest, str) -> True",
             'SQL SELECT FROM "locus_checkpoints" JOIN "locus_threads" | t.id = c.thread',
             'SQL SELECT FROM "locus_checkpoints" JOIN "locus_threads" | (t.expires_at IS NULL OR t.expires_at > ?)',
@@ -376,8 +378,6 @@ EQUIVALENT: dict[str, dict[str, tuple[str, ...]]] = {
         ),
         "other statements are built, and they say the same": (
             "_statement_key: isinstance(commit.if_latest, str) -> False",
-            "_statement_key: len(commit.runs) > MOST_ROWS -> True",
-            "_statement_key: len(commit.runs) > MOST_ROWS -> False",
         ),
     },
     "postgresql in groups": {
@@ -473,6 +473,9 @@ EQUIVALENT: dict[str, dict[str, tuple[str, ...]]] = {
             "reliance: not commit.fresh_id -> False",
         ),
         "this engine never says so": ("LastSeenThread.continued_by: any_id -> False",),
+        "an id that is not fresh has left the quick way before": (
+            "LastSeenThread.continued_by: commit.fresh_id (2) -> True",
+        ),
         ASKS_MORE: ("SQL SELECT FROM checkpoints JOIN threads | c.checkpoint_id IN (?)",),
         "the thread has just been created where this is asked, and holds nothing; on Oracle it holds something": (
             "SQL SELECT FROM checkpoints | namespace = ?",

@@ -68,7 +68,6 @@ SAMPLE: dict[str, tuple[tuple[str, AnyCourse], ...]] = {
         (f"_outcome: {AS_KNOWN} -> True", "an older base is not what it was"),
         (f"_outcome: {AS_KNOWN} -> True", "a failover has lost what was saved last"),
         ("Group.decide: row[-1] -> True", "a thread has ended"),
-        ("Group._runs: run.branch in sent_before -> False", "a beginning is sent again"),
     ),
     "mysql": (
         ("LastSeenThread.continued_by: commit.base == base -> True", "a base is of another thread"),
@@ -80,6 +79,7 @@ SAMPLE: dict[str, tuple[tuple[str, AnyCourse], ...]] = {
     ),
     "oracle": (
         ("SQL UPDATE threads | (expires_at IS NULL OR expires_at > ?)", "a thread has ended"),
+        ("LastSeenThread.continued_by: commit.fresh_id (2) -> True", "a branch lacks its beginning"),
         ("LastSeenThread.continued_by: commit.if_latest in (ANY, base.checkpoint_id) -> True", 1),
         (f"{BASE_AS_SEEN} | c.rev = ?", "a failover has lost what was saved last"),
         (f"{BASE_AS_SEEN} | c.thread = ?", "a failover has lost what was saved last"),
