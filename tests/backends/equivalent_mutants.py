@@ -416,6 +416,7 @@ EQUIVALENT: dict[str, dict[str, tuple[str, ...]]] = {
     },
     "mysql in groups": {
         SLOWER: (
+            "MySQLEngine._group: relying -> True",
             "MySQLEngine._group: relying -> False",
             "MySQLEngine._group: is_continued -> False",
             "MySQLEngine._send_group: save.outcome is None or not save.outcome.is_written -> True",
@@ -481,6 +482,9 @@ EQUIVALENT: dict[str, dict[str, tuple[str, ...]]] = {
             "SQL SELECT FROM checkpoints | namespace = ?",
             "SQL SELECT FROM checkpoints | checkpoint_id IN (?)",
             "SQL SELECT FROM checkpoints in order | namespace = ?",
+            "SQL SELECT FROM runs | thread = ?",
+            "SQL SELECT FROM runs | branch = ?",
+            "SQL SELECT FROM runs | number >= ?",
         ),
         FAILURES: ("MySQLEngine._sent: error.code not in (NOT_NULL, DUPLICATE) -> False",),
         BOUNDS: _SEEN_BOUND,
