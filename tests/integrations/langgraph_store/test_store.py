@@ -95,13 +95,23 @@ async def test_namespaces_never_cross(store: LocusStore) -> None:
     assert len(await store.alist_namespaces(limit=50)) == len(STRANGE) - 1
 
 
-INVALID: list[Any] = ["a.b", ".", "a\0b", "", 5, None]
+INVALID: list[Any] = ["", 5, None]
+NEVER_NEW: list[Any] = ["a.b", ".", "a\0b", *INVALID]
+
+
+@pytest.mark.parametrize("label", NEVER_NEW)
+async def test_a_batch_stores_nothing_under_the_labels_that_langgraph_refuses(store: LocusStore, label: Any) -> None:
+    op = PutOp(("a", label), "k", {})
+    with pytest.raises(InvalidNamespaceError):
+        await store.abatch([PutOp(("a",), "other", {}), op])
+    with pytest.raises(InvalidNamespaceError):
+        await asyncio.to_thread(store.batch, [op])
+    assert await store.alist_namespaces() == []
 
 
 @pytest.mark.parametrize("label", INVALID)
-async def test_a_batch_refuses_the_labels_that_langgraph_refuses(store: LocusStore, label: Any) -> None:
+async def test_a_batch_refuses_what_cannot_be_a_label(store: LocusStore, label: Any) -> None:
     for op in (
-        PutOp(("a", label), "k", {}),
         PutOp(("a", label), "k", None),
         GetOp((label,), "k"),
         SearchOp((label, "a")),
@@ -115,12 +125,17 @@ async def test_a_batch_refuses_the_labels_that_langgraph_refuses(store: LocusSto
     assert await store.alist_namespaces() == []
 
 
-async def test_what_is_stored_under_such_a_label_is_still_found(store: LocusStore) -> None:
+async def test_what_is_stored_under_a_label_with_a_dot_is_found_and_deleted(store: LocusStore) -> None:
     """Earlier versions have taken dots and NUL in a batch."""
     strange = [("a.b",), ("a\0b", "c")]
     await store._table.write(datetime.now(UTC), [Put(path_of(namespace), "k", "{}") for namespace in strange])
     assert {item.namespace for item in await store.asearch(())} == set(strange)
     assert await store.alist_namespaces() == sorted(strange)
+    for namespace in strange:
+        assert [item.namespace for item in await store.asearch(namespace)] == [namespace]
+        assert await store.aget(namespace, "k") is not None
+        await store.abatch([PutOp(namespace, "k", None)])
+        assert await store.aget(namespace, "k") is None
 
 
 async def test_a_beginning_of_a_label_is_no_prefix(store: LocusStore) -> None:

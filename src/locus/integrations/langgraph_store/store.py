@@ -205,7 +205,7 @@ def _puts(ops: Iterable[Op]) -> list[Put]:
         if not isinstance(op, GetOp | SearchOp | ListNamespacesOp | PutOp):
             raise ConfigurationError(f"a store gets, puts, searches and lists namespaces; got {op!r:.80}")
         if isinstance(op, PutOp):
-            path, key = _path_of(op.namespace), checked_key(op.key)
+            path, key = _path_of(op.namespace, is_new=op.value is not None), checked_key(op.key)
             if not path:
                 raise ConfigurationError("an item needs a namespace of one label at least")
             if op.ttl is not None:
@@ -223,10 +223,13 @@ def _text(value: Any) -> str:
     return encode(plain, ("value",))
 
 
-def _path_of(namespace: Sequence[str]) -> str:
-    """The path of a namespace, with LangGraph's error for a label that cannot be one."""
+def _path_of(namespace: Sequence[str], *, is_new: bool = False) -> str:
+    """The path of a namespace, with LangGraph's error for a label that cannot be one.
+
+    Labels with a dot or NUL may be stored: earlier versions have taken them in batches. So only new items are refused.
+    """
     for label in namespace:
-        if not isinstance(label, str) or not label or "." in label or "\0" in label:
+        if not isinstance(label, str) or not label or (is_new and ("." in label or "\0" in label)):
             raise InvalidNamespaceError(
                 f"a label of a namespace is text that is not empty, without '.' and NUL, got {label!r:.40}"
             )
