@@ -11,6 +11,7 @@ import pytest
 from langgraph.store.base import (
     GetOp,
     InvalidNamespaceError,
+    Item,
     ListNamespacesOp,
     MatchCondition,
     PutOp,
@@ -132,10 +133,12 @@ async def test_what_is_stored_under_a_label_with_a_dot_is_found_and_deleted(stor
     assert {item.namespace for item in await store.asearch(())} == set(strange)
     assert await store.alist_namespaces() == sorted(strange)
     for namespace in strange:
-        assert [item.namespace for item in await store.asearch(namespace)] == [namespace]
-        assert await store.aget(namespace, "k") is not None
+        got, found = await store.abatch([GetOp(namespace, "k"), SearchOp(namespace)])
+        assert isinstance(got, Item)
+        assert isinstance(found, list)
+        assert (got.namespace, len(found)) == (namespace, 1)
         await store.abatch([PutOp(namespace, "k", None)])
-        assert await store.aget(namespace, "k") is None
+        assert await store.abatch([GetOp(namespace, "k")]) == [None]
 
 
 async def test_a_beginning_of_a_label_is_no_prefix(store: LocusStore) -> None:
