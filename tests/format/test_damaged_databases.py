@@ -227,7 +227,8 @@ def put_an_older_copy_in_its_place(path: Path) -> None:
     copied = path.with_name("copy.db")
     with closing(sqlite3.connect(path)) as source, closing(sqlite3.connect(copied)) as target:
         source.backup(target)
-        target.execute("DELETE FROM locus_checkpoints")
+        for table in ("metadata", "checkpoints", "runs", "threads"):  # it is of before the first save
+            target.execute(f"DELETE FROM locus_{table}")
         target.commit()
     delete_all(path)
     shutil.move(copied, path)

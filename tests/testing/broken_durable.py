@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeGuard, TypeVar
+from typing import TypeGuard, TypeVar
 
 from locus.memory import register_checkpointer
 from locus.memory.backends import FileCheckpointer
@@ -20,8 +20,9 @@ from locus.memory.backends.sql.flavour import Steps
 from locus.memory.backends.sqlite.client import Query
 from locus.memory.backends.sqlite.commit import commit_apart
 from locus.memory.backends.sqlite.engine import SQLiteEngine
+from locus.memory.backends.sqlite.schema import SQL
 from locus.memory.checkpointer import Checkpointer
-from locus.memory.model.records import ANY, Base, Commit, Entry, Outcome, Run, Stored, TaskWrites, Verdict
+from locus.memory.model.records import ANY, Base, Commit, Entry, Outcome, Stored, TaskWrites, Verdict
 from locus.memory.store import CheckpointStore
 from locus.testing.stores import Stall
 from tests.backends.embedded import FileStore, SQLiteStore, StallInSQLite
@@ -52,14 +53,8 @@ class RunsAfterwards(SQLite):
             "SELECT id FROM locus_threads WHERE thread_id = ?", (commit.thread_id,)
         ).fetchone()
 
-        def row(run: Run) -> tuple[Any, ...]:
-            return (thread, *run[:4], seq, run.items)
-
-        connection.executemany(
-            "INSERT OR IGNORE INTO locus_runs (thread, branch, number, start, count, seq, items)"
-            " VALUES (?, ?, ?, ?, ?, ?, ?)",
-            [row(run) for run in (*commit.runs, *commit.values)],
-        )
+        for run in (*commit.runs, *commit.values):
+            connection.execute(SQL.insert_run, SQL.new_run(thread, run, seq))
 
 
 class LatestAfterwards(SQLite):

@@ -45,6 +45,10 @@ TOGETHER = {
 """Frameworks whose floors can be installed together: one environment is enough for them."""
 
 
+VECTORS = {"vectors": "import numpy", "embeddings": "import tokenizers, safetensors.numpy, locus.embeddings"}
+"""What long-term memory may need, and how it is imported."""
+
+
 def lowest(*extras: str) -> Environment:
     """The environment of extras. What it has of each declared package is the floor of that package."""
     declared = requirements(*extras)
@@ -78,7 +82,10 @@ def test_every_requirement_declares_a_floor() -> None:
 
 def test_every_extra_is_tried() -> None:
     stores = {str(param.values[0]) for param in SERVERS}
-    assert stores | {*MODELS, *FRAMEWORKS, *TOGETHER, "server", "inspect", "testing", "otel"} == {*EXTRAS} - COLLECTIONS
+    assert (
+        stores | {*MODELS, *FRAMEWORKS, *TOGETHER, "server", "inspect", "testing", "otel", *VECTORS}
+        == {*EXTRAS} - COLLECTIONS
+    )
 
 
 def test_the_base(tmp_path: Path) -> None:
@@ -107,6 +114,14 @@ def test_a_framework_beside_others(extra: str, tmp_path: Path) -> None:
 
 def test_the_inspector() -> None:
     lowest("inspect").run("-c", "import jinja2, locus.server")
+
+
+@pytest.mark.parametrize("extra", VECTORS)
+def test_vectors(extra: str) -> None:
+    """The models of `embeddings` are wheels of their own, which no extra brings."""
+    made = lowest(extra)
+    made.run("-m", "tests.versions.smoke.vectors")
+    made.run("-c", VECTORS[extra])
 
 
 def test_telemetry() -> None:

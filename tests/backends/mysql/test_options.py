@@ -20,6 +20,7 @@ from locus.memory import get_checkpointer
 from locus.memory.backends import MySQLBackend, MySQLConfig, StorageBackendAdapter, mysql_checkpointer
 from locus.memory.backends.mysql.client import MySQLError, check_server, check_version, translated, trouble_of
 from locus.memory.backends.sql.engine import Trouble
+from locus.memory.engine import NotAllowedError
 
 SECRET = "s3cr%t/p@ss:word?"
 
@@ -126,7 +127,7 @@ def test_the_password_is_in_no_text() -> None:
         (2013, BackendUnavailableError, "cannot be reached"),
         (1205, BackendUnavailableError, "lock"),
         (1213, BackendUnavailableError, "each other's way"),
-        (1142, BackendUnavailableError, "granted"),
+        (1142, NotAllowedError, "granted"),
         (1153, SerializationError, "max_allowed_packet"),
         (3151, SerializationError, "key"),
         (3157, SerializationError, "nested"),

@@ -21,6 +21,7 @@ from locus.memory.backends.postgresql.schema import (
 from locus.memory.backends.postgresql.search import LONGEST_WORD, lexeme, vector
 from locus.memory.backends.sql.engine import Trouble
 from locus.memory.backends.sql.search import leaf_of, matches
+from locus.memory.engine import NotAllowedError
 
 SQL = PostgreSQLFlavour()
 CONNECTOR = Connector({"host": "db", "dbname": "app", "password": "s3cret"}, 1.0, 1.0, True)
@@ -80,7 +81,7 @@ def test_words_and_their_places() -> None:
         (pg.InvalidPassword("x"), Trouble.FINAL, BackendUnavailableError, "password"),
         (pg.OperationalError("password authentication failed"), Trouble.FINAL, BackendUnavailableError, "pg_hba"),
         (pg.InvalidCatalogName("x"), Trouble.FINAL, BackendUnavailableError, "create it"),
-        (pg.InsufficientPrivilege("x"), Trouble.FINAL, BackendUnavailableError, "granted"),
+        (pg.InsufficientPrivilege("x"), Trouble.FINAL, NotAllowedError, "granted"),
         (pg.QueryCanceled("x"), Trouble.FINAL, BackendUnavailableError, "statement_timeout"),
         (pg.UndefinedTable("x"), Trouble.FINAL, CorruptCheckpointError, "tables"),
         (pg.DataCorrupted("x"), Trouble.FINAL, CorruptCheckpointError, "tables"),

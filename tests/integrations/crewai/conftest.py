@@ -25,7 +25,12 @@ collect_ignore_glob = [] if find_spec("crewai") else ["test_*.py"]
 
 if not collect_ignore_glob:
     # Before anybody imports it. Other processes inherit it; tests without CrewAI measure with OpenTelemetry.
-    for name in ("CREWAI_DISABLE_TELEMETRY", "CREWAI_DISABLE_TRACKING", "OTEL_SDK_DISABLED"):
+    for name in (
+        "CREWAI_DISABLE_TELEMETRY",
+        "CREWAI_DISABLE_TRACKING",
+        "CREWAI_DISABLE_VERSION_CHECK",
+        "OTEL_SDK_DISABLED",
+    ):
         os.environ[name] = "true"
     os.environ["CREWAI_TRACING_ENABLED"] = "false"
 

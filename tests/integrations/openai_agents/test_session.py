@@ -217,7 +217,6 @@ async def test_a_url_is_opened_and_closed_and_a_store_is_left_open(tmp_path: Pat
         ("s.db", "'sqlite:s.db'"),
         ("data/s.sqlite3", "'sqlite:data/s.sqlite3'"),
         ("C:\\data\\s.db", "'sqlite:C:\\data\\s.db'"),
-        (Path("s.db"), "'sqlite:s.db'"),
         (":memory:", "'memory', or 'sqlite::memory:'"),
         ("./sessions", "'file:./sessions', or 'sqlite:./sessions'"),
     ],
@@ -233,6 +232,13 @@ def test_a_url_with_a_password_is_not_shown() -> None:
     with pytest.raises(ConfigurationError) as caught:
         LocusSession("alice", "postgres+x://user:s3cret@host/a.db")
     assert "s3cret" not in str(caught.value)
+
+
+async def test_a_path_object_is_opened(tmp_path: Path) -> None:
+    async with LocusSession("alice", tmp_path / "locus.db") as session:
+        await session.add_items(items(1))
+    async with LocusSession("alice", f"sqlite:{tmp_path / 'locus.db'}") as session:
+        assert await session.get_items() == items(1)
 
 
 async def test_options_belong_to_a_url(tmp_path: Path) -> None:

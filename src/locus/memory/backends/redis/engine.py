@@ -14,6 +14,7 @@ from datetime import datetime
 from typing import Any
 
 from redis.asyncio import RedisCluster
+from redis.exceptions import NoPermissionError
 
 from locus.errors import CapabilityError, CheckpointError, ConflictError, CorruptCheckpointError
 from locus.memory.backends.redis import scripts
@@ -205,13 +206,17 @@ class RedisEngine(
         if self._clients.is_cluster or prefix not in SDK_PREFIXES:
             return None
         cursor = b"0"
-        for _ in range(_MOST_PAGES):
-            cursor, keys = await self._clients.command("SCAN", cursor, "MATCH", f"{prefix}*", "COUNT", 1_000)
-            for key in keys:
-                if await self._clients.command("TYPE", key) == b"string":
-                    return "locus-sdk"
-            if int(cursor) == 0:
-                break
+        try:
+            for _ in range(_MOST_PAGES):
+                cursor, keys = await self._clients.command("SCAN", cursor, "MATCH", f"{prefix}*", "COUNT", 1_000)
+                for key in keys:
+                    if await self._clients.command("TYPE", key) == b"string":
+                        return "locus-sdk"
+                if int(cursor) == 0:
+                    break
+        except NoPermissionError:
+            # A store needs neither right. Who grants only what it needs has to know what else is there.
+            return None
         return None
 
     async def examine(self) -> list[Finding]:
