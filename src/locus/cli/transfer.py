@@ -82,7 +82,7 @@ def run(options: argparse.Namespace, work: Callable[..., Awaitable[Report]]) -> 
 
 
 def told(problems: Sequence[Problem]) -> Iterator[str]:
-    """What is wrong, each kind of it with its first threads alone: with 10,000 threads it is mostly the same."""
+    """Tell the problems of an import by kind, and for each kind only the first threads that have it."""
     alike: dict[str, list[Problem]] = {}
     for problem in problems:
         alike.setdefault(_NAMES.sub("…", problem.message), []).append(problem)
@@ -95,7 +95,7 @@ def told(problems: Sequence[Problem]) -> Iterator[str]:
 
 _SHOWN = 3
 _NAMES = re.compile(r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|\b[\da-f-]{8,}\b|\d+")
-"""What tells two errors of one kind apart: names, ids and numbers."""
+"""Names, ids and numbers: errors that differ in nothing else are of one kind."""
 
 
 def summary(report: Report) -> str:

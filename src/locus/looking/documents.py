@@ -29,7 +29,7 @@ JSONL_FORMAT: Final = 1
 _LONG: Final = 250_000
 """Characters of a JSON line that another thread writes, so that others have their turn meanwhile."""
 _DEPTH: Final = MAX_DEPTH + 4
-"""What is stored may be as deep as `MAX_DEPTH`, and a line has it a few levels further inside."""
+"""How deep a line may nest: a stored value, which may be as deep as `MAX_DEPTH`, lies a few levels inside of it."""
 _LINES: Final = "\n\t"
 _COLOURED_ROLES: Final = frozenset({"user", "assistant", "tool", "system"})
 

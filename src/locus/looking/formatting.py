@@ -155,7 +155,7 @@ def duration(seconds: float) -> str:
 
 
 def facts_text(tokens: int | None, model: str | None, cost: float | None, seconds: float | None) -> list[str]:
-    """What was recorded of a save, in words: `1,204 tok`, `gpt-x`, `0.004`, `40 ms`."""
+    """The recorded facts of a save as short texts, such as `1,204 tok`, `gpt-x`, `0.004` and `40 ms`."""
     return [
         *([] if tokens is None else [f"{tokens:,} tok"]),
         *([] if model is None else [one_line(model, 24)]),

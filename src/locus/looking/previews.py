@@ -1,4 +1,4 @@
-"""What an item of a conversation says, in a line: the first words, a call, its result, an error, a question.
+"""One-line previews of the items of a conversation: first words, a call, its result, an error, a question.
 
     →  get_price("Peak")          a call
     ←  89.90                      its result

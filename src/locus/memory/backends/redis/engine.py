@@ -215,7 +215,10 @@ class RedisEngine(
                 if int(cursor) == 0:
                     break
         except NoPermissionError:
-            # A store needs neither right. Who grants only what it needs has to know what else is there.
+            # A store needs neither right, and its documented user has none. So it opens, and says what it did not see.
+            _log.warning(
+                "whether %s has threads of locus-sdk is not known: this user may not look (SCAN, TYPE)", self._identity
+            )
             return None
         return None
 
