@@ -53,7 +53,7 @@ _OF_MEDIA_TYPES: Final = ("image", "audio", "video")
 
 
 def media_label(part: Mapping[str, Any]) -> str | None:
-    """The text that stands for an image, audio, video or file where text is shown; None for any other part of a message.
+    """The text that stands for an image, audio, video or file in a message; None for any other part of it.
 
     It has the kind, the media type, the name and the size, or where it is; never the content.
     """
