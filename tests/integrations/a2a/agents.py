@@ -63,7 +63,8 @@ async def serving(*stores: TaskStore) -> AsyncIterator[list[DefaultRequestHandle
         yield handlers
     finally:
         for handler in handlers:
-            await handler.aclose()
+            if hasattr(handler, "aclose"):  # since 1.2
+                await handler.aclose()
 
 
 async def said(agent: DefaultRequestHandler, text: str, call: ServerCallContext, task: Task | None = None) -> Task:
