@@ -43,6 +43,13 @@ def path_of(namespace: Iterable[str], what: str = "a namespace") -> str:
     return _measured(_joined(checked_namespace(namespace, what)), what)
 
 
+def namespace_from(path: str) -> Namespace:
+    """The namespace of a path, as `path_of` makes it. The slash at its end may be left out."""
+    if not path:
+        return ()
+    return tuple(map(_unwritten, (path.removesuffix("/")).split("/")))
+
+
 def checked_key(key: str) -> str:
     if not isinstance(key, str):
         raise InvalidIdError(f"a key is text, got {type(key).__name__}: {key!r:.40}")
@@ -85,6 +92,10 @@ def _joined(labels: Namespace) -> str:
 def _label(label: str) -> str:
     written = label.replace("~", "~0").replace("/", "~1")
     return f"~2{written}" if written and written[0] <= "!" else written
+
+
+def _unwritten(label: str) -> str:
+    return label.removeprefix("~2").replace("~1", "/").replace("~0", "~")
 
 
 def _measured(text: str, what: str) -> str:

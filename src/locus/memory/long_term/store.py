@@ -196,7 +196,7 @@ class ItemStore:
                 return page[0]
         return None
 
-    async def erase(self, prefix: Namespace) -> int:
+    async def erase(self, prefix: Namespace, *, dry_run: bool = False) -> int:
         """Remove all items below a namespace, ended or damaged ones as well; return how many threads that were."""
         path, erased = path_of(prefix), 0
         for hidden in (False, True):
@@ -205,7 +205,7 @@ class ItemStore:
                 after = names[-1]
                 for name in names:
                     if await self._is_below(name, path):
-                        erased += await self.store.delete(name, None, None)
+                        erased += dry_run or await self.store.delete(name, None, None)
         await self.store.confirm_deletions()
         return erased
 
@@ -221,7 +221,7 @@ class ItemStore:
         item = None if stored is None else item_of(stored)
         return item is None or _is_below(item, path)
 
-    async def erase_source(self, prefix: Namespace, source: str) -> int:
+    async def erase_source(self, prefix: Namespace, source: str, *, dry_run: bool = False) -> int:
         """Remove the versions that a source has taught, below a namespace; return how many."""
         path, erased, removed = path_of(prefix), 0, 1
         while removed:
@@ -229,8 +229,10 @@ class ItemStore:
             for entry in await self.store.find(SOURCE, source, None, within(path)):
                 if await self._is_below(entry.thread_id, path):
                     found = {entry.seq: entry.rev}
-                    removed += await self.store.delete_found(entry.thread_id, DEFAULT_NAMESPACE, found)
+                    removed += dry_run or await self.store.delete_found(entry.thread_id, DEFAULT_NAMESPACE, found)
             erased += removed
+            if dry_run:
+                return erased
         await self.store.confirm_deletions()
         return erased
 
