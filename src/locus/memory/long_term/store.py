@@ -42,8 +42,8 @@ _ATTEMPTS = 8
 class ItemStore:
     """The items of one store. It knows full namespaces only."""
 
-    def __init__(self, store: CheckpointStore) -> None:
-        self.store = store.key_space(SPACE)
+    def __init__(self, store: CheckpointStore, space: str = SPACE) -> None:
+        self.store = store.key_space(space)
 
     async def current(self, namespace: Namespace, key: str) -> Item | None:
         """The newest version of an item, unless it has ended."""
@@ -84,7 +84,7 @@ class ItemStore:
                 stored = await self._newest(name)
                 now = None if stored is None else _alive(stored, draft.updated_at)
                 if stored is not None and now is None:  # it has ended, or was deleted, and is still there
-                    await self._remove_versions(name, stored.entry.seq)
+                    await self.remove_versions(name, stored.entry.seq)
                     continue
                 if now is not None:
                     base, required, created_at = now.rev, True, now.created_at
@@ -136,7 +136,7 @@ class ItemStore:
         if outcome.verdict is not Verdict.COMMITTED:
             latest = await self.current(namespace, key)
             raise _refused(latest.version if latest else None, given[0])
-        await self._remove_versions(name, outcome.seq)
+        await self.remove_versions(name, outcome.seq)
         return True
 
     async def state(self) -> Hashable | None:
@@ -144,8 +144,8 @@ class ItemStore:
         async with self.store.using() as engine:
             return await engine.state() if isinstance(engine, TellsState) else None
 
-    async def pages(self, prefix: Namespace, size: int = PAGE) -> AsyncGenerator[list[Item]]:
-        async with aclosing(self.under(path_of(prefix), limit=size)) as pages:
+    async def pages(self, prefix: Namespace, size: int = PAGE, *, after: str = "") -> AsyncGenerator[list[Item]]:
+        async with aclosing(self.under(path_of(prefix), after=after, limit=size)) as pages:
             async for page in pages:
                 yield page
 
@@ -240,7 +240,7 @@ class ItemStore:
         """Remove items that have ended, what interrupted deletions have left, and older versions; return how many."""
         now, swept = datetime.now(UTC), 0
         for mark in await self.store.find(DELETED, True, None):
-            await self._remove_versions(mark.thread_id, mark.seq)
+            await self.remove_versions(mark.thread_id, mark.seq)
             swept += 1
         if keep_last is not None:
             swept += await self.store.vacuum(None, keep_last, dry_run=False)
@@ -255,7 +255,7 @@ class ItemStore:
                 with suppress(CorruptCheckpointError):  # whoever reads it is told
                     item = item_of(stored)
                     if item is not None and has_ended(item, now):
-                        await self._remove_versions(item_id(item.namespace, item.key), stored.entry.seq)
+                        await self.remove_versions(item_id(item.namespace, item.key), stored.entry.seq)
                         swept += 1
             cursor = contents.next
         return swept
@@ -264,8 +264,8 @@ class ItemStore:
         async with self.store.using() as engine:
             return await engine.read(name, DEFAULT_NAMESPACE, None)
 
-    async def _remove_versions(self, name: str, up_to: int) -> None:
-        """Remove the versions up to a number, and none that comes meanwhile."""
+    async def remove_versions(self, name: str, up_to: int) -> None:
+        """Remove the versions of the thread of an item up to a number, and none that comes meanwhile."""
         async with self.store.using() as engine:
             entries = await engine.history(name, None, None, up_to + 1)
             if entries:

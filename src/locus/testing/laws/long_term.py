@@ -280,7 +280,7 @@ class LongTermLaws(Laws):
             async def killed(*_: Any) -> None:
                 raise KeyboardInterrupt
 
-            patch.setattr(store_module.ItemStore, "_remove_versions", killed)
+            patch.setattr(store_module.ItemStore, "remove_versions", killed)
             with suppress(KeyboardInterrupt):
                 await memory.delete(USER, "k", if_version=item)
         if again:
