@@ -59,7 +59,7 @@ async def test_what_makes_no_key_is_refused(effects: Effects) -> None:
         await effects.keyed("pay/{order}")(pay)(object())
     for terms in ({"on_unknown": "twice"}, {"lease_seconds": 0}, {"lease_seconds": 9_999}, {"wait_seconds": -1}):
         with pytest.raises(ConfigurationError):
-            effects.keyed("pay/{order}", **terms)  # type: ignore[arg-type]
+            effects.keyed("pay/{order}", **terms)
     with pytest.raises(ConfigurationError, match="on_unknown"):
         Effects("memory", on_unknwon="retry")  # type: ignore[call-arg]
     with pytest.raises(ConfigurationError, match="async"):
