@@ -64,6 +64,17 @@ def item_id(namespace: Iterable[str], key: str) -> str:
     return f"{name[:PREFIX]}~#{hashlib.sha256(name.encode()).hexdigest()}"
 
 
+def place_of(name: str) -> tuple[Namespace, str] | None:
+    """The namespace and the key that an id stands for; None if it was cut. Raises ValueError if it is no such id."""
+    if "~#" in name:
+        return None
+    path, separator, written = ("", "!", name[1:]) if name.startswith("!") else name.partition("/!")
+    key = written.replace("~0", "~")
+    if not separator or key.replace("~", "~0") != written:
+        raise ValueError("it is no id of an item")
+    return _labels(f"{path}/" if path or separator == "/!" else ""), key
+
+
 def whole_name(namespace: Iterable[str], key: str) -> str:
     """The id of an item before it is cut."""
     return f"{keys_of(namespace)}{checked_key(key).replace('~', '~0')}"
@@ -87,6 +98,15 @@ def behind_keys(path: str) -> str:
 @lru_cache(maxsize=1_024)
 def _joined(labels: Namespace) -> str:
     return "".join(f"{_label(label)}/" for label in labels)
+
+
+@lru_cache(maxsize=1_024)
+def _labels(path: str) -> Namespace:
+    written = path.split("/")[:-1]
+    labels = tuple(part.removeprefix("~2").replace("~1", "/").replace("~0", "~") for part in written)
+    if _joined(labels) != path:
+        raise ValueError("it is no id of an item")
+    return labels
 
 
 def _label(label: str) -> str:

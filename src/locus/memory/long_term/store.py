@@ -13,6 +13,7 @@ from contextlib import aclosing, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import islice, takewhile
+from secrets import token_urlsafe
 from typing import Any
 
 from locus.errors import CheckpointNotFoundError, ConflictError, CorruptCheckpointError, DamagedThreadsWarning
@@ -29,14 +30,14 @@ from locus.memory.long_term.names import (
 )
 from locus.memory.long_term.ranking import PAGE
 from locus.memory.model.codec import decode, encode
-from locus.memory.model.ids import new_id
-from locus.memory.model.payloads import dict_payload
-from locus.memory.model.plan import Planner
+from locus.memory.model.plan import Payload, Planner
 from locus.memory.model.records import ANY, DEFAULT_NAMESPACE, Commit, Entry, Outcome, Stored, Unset, Verdict
 from locus.memory.store import CheckpointStore
 
 SPACE = "memory"
 _ATTEMPTS = 8
+_ID_BYTES = 6
+"""How many random bytes the id of a version has: it has to differ from those of the same item only."""
 
 
 class ItemStore:
@@ -284,7 +285,7 @@ class ItemStore:
     def _commit(
         self,
         name: str,
-        payload: Any,
+        payload: Payload,
         at: datetime,
         *,
         expires_at: datetime | None = None,
@@ -293,8 +294,8 @@ class ItemStore:
         parent_id: str | None | Unset = ANY,
         parent_required: bool = False,
     ) -> Commit:
-        rev, engine = new_id(), self.store.engine
-        plan = Planner(rev, None, sort_keys=not engine.dialect.exact).plan(dict_payload(dict(payload)))
+        rev, engine = token_urlsafe(_ID_BYTES), self.store.engine
+        plan = Planner(rev, None, sort_keys=not engine.dialect.exact).plan(payload)
         return Commit(
             thread_id=name,
             namespace=DEFAULT_NAMESPACE,
