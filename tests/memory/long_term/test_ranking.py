@@ -253,6 +253,32 @@ async def test_what_others_change_is_seen_at_once(tmp_path: Path) -> None:
     await other.close()
 
 
+async def test_a_search_reads_only_what_has_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    url = f"sqlite:{tmp_path / 'm.db'}"
+    memory, other = LongTermMemory(url), LongTermMemory(url)
+    names = [f"k{number:02}" for number in range(40)]
+    await memory.put_batch((USER, name, "fig") for name in names)
+    assert found_keys(await memory.search((), "fig", limit=50)) == names
+
+    async def unread(*_args: object) -> Any:
+        raise AssertionError("all items are read again")
+
+    monkeypatch.setattr(memory.engine, "newest", unread)
+    await other.put(USER, names[0], "cab")
+    await other.put((*USER, "x"), "new", "fig")
+    assert found_keys(await memory.search((), "fig", limit=50)) == [*names[1:], "new"]
+    await other.delete(USER, names[1])
+    await other.put(USER, names[1], "cab")
+    await other.delete(USER, names[2])
+    await other.put((*USER, "x"), "newer", "fig", source="t")
+    assert found_keys(await memory.search((), "fig", limit=50)) == [*names[3:], "new", "newer"]
+    await other.erase(source="t")
+    await other.delete(USER, names[3], if_version=1)
+    assert found_keys(await memory.search((), "fig", limit=50)) == [*names[4:], "new"]
+    await memory.close()
+    await other.close()
+
+
 async def test_vectors_of_another_model_are_an_error_until_they_are_made_anew(tmp_path: Path) -> None:
     url = f"sqlite:{tmp_path / 'm.db'}"
     old = LongTermMemory(url, embed=letters, embed_model="old")

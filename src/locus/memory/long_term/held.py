@@ -12,18 +12,18 @@ import asyncio
 import heapq
 from abc import ABC, abstractmethod
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from importlib import import_module
 from typing import Any
 
-from locus.errors import ConfigurationError, EmbeddingMismatchError
+from locus.errors import ConfigurationError, CorruptCheckpointError, EmbeddingMismatchError
 from locus.extras import require
 from locus.memory.long_term.embedding import Embedder
 from locus.memory.long_term.items import Found, Item
-from locus.memory.long_term.names import Namespace
+from locus.memory.long_term.names import Namespace, joined_name, place_of
 from locus.memory.long_term.ranking import PAGE, ItemSource, Question, found_of, in_order
 from locus.memory.long_term.rows import KEPT_ITEMS, MOST_ROWS, Rows, Statistics
 from locus.memory.long_term.vectors import EXTRA, Model, checked_vector
@@ -147,7 +147,7 @@ class RanksHeld:
             if rows is None or rows.is_worn:
                 rows = await self._read(source, asked)
             elif state is None or state != scope.state:
-                changes = await _changes(source, prefix, rows)
+                changes = await _changes(source, prefix, rows, scope.state)
             with scope.lock:
                 if scope.generation != generation:
                     continue  # another search was faster
@@ -189,7 +189,7 @@ class RanksHeld:
             if held is not None:
                 return held
             item = await source.current(*rows.place(row))
-            if item is None or not rows.is_version(row, item):
+            if item is None or not rows.is_version(row, item.rev):
                 raise _HasChanged
             return item
 
@@ -374,14 +374,50 @@ class _Changes:
         rows.drop_ended(datetime.now(UTC))
 
 
-async def _changes(source: ItemSource, prefix: Namespace, rows: Rows) -> _Changes | None:
+async def _changes(source: ItemSource, prefix: Namespace, rows: Rows, since: Hashable) -> _Changes | None:
     """What differs in the store. None if that is so much that it is better to begin anew."""
+    names = None if since is None else await source.changed(prefix, since)
+    gone = list[int]()
+    if names is None:
+        revs = await source.revs(prefix)
+        if revs is None:
+            return await _changes_read(source, prefix, rows)
+        held, names = bytearray(rows.total), []
+        for name, rev in revs.items():
+            row = rows.row_named(name)
+            if row is not None and rows.is_version(row, rev):
+                held[row] = 1
+            else:
+                names.append(name)
+        gone = [row for row, is_there in enumerate(held) if not is_there]
+    if len(names) > _CHANGED:
+        return None
+    if any(place_of(name) is None for name in names):
+        return await _changes_read(source, prefix, rows)
+    changed = list[Item]()
+    for start in range(0, len(names), _AT_ONCE):
+        some = names[start : start + _AT_ONCE]
+        try:
+            items = await asyncio.gather(*map(source.item, some))
+        except CorruptCheckpointError:  # who reads pages leaves it out, and says so
+            return await _changes_read(source, prefix, rows)
+        changed += filter(None, items)
+        gone += [row for name, item in zip(some, items, strict=True) if (row := _gone(rows, name, item)) is not None]
+    return _Changes(changed, gone)
+
+
+def _gone(rows: Rows, name: str, item: Item | None) -> int | None:
+    return rows.row_named(name) if item is None else None
+
+
+async def _changes_read(source: ItemSource, prefix: Namespace, rows: Rows) -> _Changes | None:
+    """What differs in the store, which has to read all items for that."""
     changed, seen = list[Item](), bytearray(rows.total)
     async with aclosing(source.pages(prefix, LARGE_PAGE)) as pages:
         async for page in pages:
             for item in page:
-                row = rows.row_of(item)
-                if row is None or not rows.is_version(row, item):
+                row = rows.row_named(joined_name(item.namespace, item.key))
+                if row is None or not rows.is_version(row, item.rev):
                     changed.append(item)
                 else:
                     seen[row] = 1

@@ -17,7 +17,7 @@ from secrets import token_urlsafe
 from typing import Any
 
 from locus.errors import CheckpointNotFoundError, ConflictError, CorruptCheckpointError, DamagedThreadsWarning
-from locus.memory.engine import Expires, TellsState
+from locus.memory.engine import Expires, ListsVersions, TellsState
 from locus.memory.long_term.items import DELETED, MARK, SOURCE, Item, has_ended, item_of, payload_of
 from locus.memory.long_term.names import (
     PREFIX,
@@ -35,6 +35,7 @@ from locus.memory.model.records import ANY, DEFAULT_NAMESPACE, Commit, Entry, Ou
 from locus.memory.store import CheckpointStore
 
 SPACE = "memory"
+VERSIONS_AT_ONCE = 10_000
 _ATTEMPTS = 8
 _ID_BYTES = 6
 """How many random bytes the id of a version has: it has to differ from those of the same item only."""
@@ -48,7 +49,11 @@ class ItemStore:
 
     async def current(self, namespace: Namespace, key: str) -> Item | None:
         """The newest version of an item, unless it has ended."""
-        stored = await self._newest(item_id(namespace, key))
+        return await self.item(item_id(namespace, key))
+
+    async def item(self, name: str) -> Item | None:
+        """The newest version of the item with this id, unless it has ended."""
+        stored = await self._newest(name)
         return None if stored is None else _alive(stored, datetime.now(UTC))
 
     async def version(self, namespace: Namespace, key: str, version: int) -> Item | None:
@@ -144,6 +149,25 @@ class ItemStore:
         """Something that differs whenever an item was put or removed; None if the store cannot tell cheaply."""
         async with self.store.using() as engine:
             return await engine.state() if isinstance(engine, TellsState) else None
+
+    async def changed(self, prefix: Namespace, since: Hashable) -> list[str] | None:
+        path = path_of(prefix)
+        async with self.store.using() as engine:
+            if not isinstance(engine, TellsState) or len(path) > PREFIX:
+                return None
+            return await engine.changed(since, path)
+
+    async def revs(self, prefix: Namespace) -> dict[str, str] | None:
+        path, after, found = path_of(prefix), "", dict[str, str]()
+        while True:
+            async with self.store.using() as engine:
+                if not isinstance(engine, ListsVersions) or len(path) > PREFIX:
+                    return None
+                page = await engine.versions(path, after, VERSIONS_AT_ONCE)
+            found.update(page)
+            if len(page) < VERSIONS_AT_ONCE:
+                return found
+            after = page[-1][0]
 
     async def pages(self, prefix: Namespace, size: int = PAGE, *, after: str = "") -> AsyncGenerator[list[Item]]:
         async with aclosing(self.under(path_of(prefix), after=after, limit=size)) as pages:

@@ -121,8 +121,10 @@ class HeldVectors:
         self._numpy = np = require("numpy", EXTRA)
         self.dimension = dimension
         self._blocks: list[tuple[Any, Any, Any, Any]] = []
-        """The numbers of some vectors, what they are multiplied by, how far they are from the stored ones, and their
-        rows."""
+        """The numbers of some vectors, what they are multiplied by, how far their cosines may be from the stored ones,
+        and their rows."""
+        self._has_several = False
+        """Whether a row has several vectors."""
         self._waiting: dict[bool, list[tuple[int, str]]] = {True: [], False: []}
         """Rows and texts of vectors of one byte a number, and of two, until there are enough to decode at once."""
         self._count = 0
@@ -135,6 +137,7 @@ class HeldVectors:
         return self._count * (self.dimension + 12)
 
     def add(self, row: int, vectors: Vectors) -> None:
+        self._has_several = self._has_several or len(vectors.texts) > 1
         for text in vectors.texts:
             is_narrow = len(text) == _length(self.dimension)
             self._waiting[is_narrow].append((row, text))
@@ -153,7 +156,9 @@ class HeldVectors:
         numbers = np.rint(exact / steps[:, None])
         errors = exact - numbers * steps[:, None]
         per_length = np.divide(1.0, lengths, out=np.zeros_like(lengths), where=lengths > 0)
-        far = np.sqrt(np.einsum("ij,ij->i", errors, errors)) * per_length * (1 + 1e-6)
+        # What is computed in single precision is off by a rounding for each number at most, whatever their order.
+        errors = np.sqrt(np.einsum("ij,ij->i", errors, errors)) * per_length * (1 + 1e-6)
+        far = errors + 2 * (self.dimension + 8) * _UNIT * (1 + 2 * errors)
         rows = np.array([row for row, _ in waiting], np.int32)
         block = numbers.astype(np.int8), (steps * per_length).astype(np.float32), far.astype(np.float32), rows
         if self._blocks and len(self._blocks[-1][0]) + len(waiting) <= _BLOCK:
@@ -175,8 +180,7 @@ class HeldVectors:
     def bounds(self, asked: Sequence[float], rows: int) -> tuple[Any, Any]:
         """The cosines of rows with a vector, and how far the true ones may be from these; -inf for rows without.
 
-        A cosine is that of the held vector, plus that of its error, which is at most as long as itself. What is
-        computed in single precision is off by at most so many roundings as there are numbers, whatever their order.
+        A cosine is that of the held vector, plus that of its error, which is at most as long as itself.
         """
         np = self._numpy
         for is_narrow in self._waiting:
@@ -186,16 +190,15 @@ class HeldVectors:
         unit = (exact / length if length else exact).astype(np.float32)
         near, far = np.full(rows, -np.inf), np.zeros(rows)
         space = np.empty((_BLOCK, self.dimension), np.float32)
-        for numbers, scales, errors, own in self._blocks:
+        for numbers, scales, bounds, own in self._blocks:
             some = space[: len(numbers)]
             some[...] = numbers
             dots = (some @ unit) * scales
-            bounds = errors * (1 + 1e-6) + 2 * (self.dimension + 8) * _UNIT * (1 + 2 * errors)
-            if (np.diff(own) > 0).all() and (near[own] == -np.inf).all():
-                near[own], far[own] = dots, bounds
-            else:
+            if self._has_several:
                 np.maximum.at(near, own, dots)
                 np.maximum.at(far, own, bounds)
+            else:
+                near[own], far[own] = dots, bounds
         return near, far
 
 
