@@ -25,7 +25,7 @@ from locus.errors import (
     CorruptCheckpointError,
     DamagedThreadsWarning,
 )
-from locus.memory.engine import CommitsWhole, Expires, TellsState
+from locus.memory.engine import CommitsWhole, Engine, Expires, TellsState
 from locus.memory.gathered import Gathered
 from locus.memory.long_term.commits import commit_of, commit_of_item
 from locus.memory.long_term.items import DELETED, MARK, SOURCE, Item, has_ended, item_of
@@ -38,7 +38,6 @@ from locus.memory.long_term.names import (
     whole_name,
     within,
 )
-from locus.memory.long_term.old_items import move_old_items
 from locus.memory.long_term.ranking import PAGE
 from locus.memory.model.codec import decode
 from locus.memory.model.records import ANY, DEFAULT_NAMESPACE, Base, Commit, Entry, Outcome, Stored, Unset, Verdict
@@ -61,7 +60,7 @@ class ItemStore:
         """`keep_last` is how many versions of an item are kept at least; more than twice as many never are."""
         self.store = store.key_space(space)
         if space == SPACE:
-            self.store.when_ready = partial(move_old_items, store.engine)
+            self.store.when_ready = partial(_move_old_items, store.engine)
         self.keep_last = keep_last
         self._bases: dict[str, _Known] = {}
         self._reads = Gathered[str, Stored | None](_READ_LANES)
@@ -182,7 +181,8 @@ class ItemStore:
             for name, change in zip(names, changes, strict=True):
                 base = bases.get(name)
                 if isinstance(change, Item):
-                    drafts.append(change if base is None else replace(change, created_at=base.created_at))
+                    created_at = change.updated_at if base is None else base.created_at
+                    drafts.append(replace(change, created_at=created_at))
                     on_top = None if base is None else base.checkpoint
                     commits.append(commit_of_item(engine, name, drafts[-1], base=on_top))
                 elif base is not None:
@@ -471,6 +471,13 @@ class ItemStore:
             return Outcome(Verdict.CONFLICT)
         except CheckpointNotFoundError:
             return Outcome(Verdict.NO_PARENT)
+
+
+async def _move_old_items(former: Engine, space: Engine) -> None:
+    if hasattr(former, "sql"):  # what moves them brings the SQL databases along
+        from locus.memory.long_term.old_items import move_old_items
+
+        await move_old_items(former, space)
 
 
 class _Known(NamedTuple):
