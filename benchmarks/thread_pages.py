@@ -182,7 +182,8 @@ class PostgreSQLCrowd(Crowd):
                 column
                 for (column,) in run_sql(
                     self._server,
-                    f"SELECT column_name FROM information_schema.columns WHERE table_name = '{target}'",
+                    f"SELECT column_name FROM information_schema.columns WHERE table_name = '{target}'"
+                    " AND is_generated = 'NEVER'",
                 )
             ]
             own = "p.id" if name == "threads" else "p.thread"

@@ -13,6 +13,7 @@ import pytest
 from locus.integrations.llmfy.in_memory import InMemoryCheckpointer
 from locus.memory.backends import MemoryCheckpointer
 from locus.memory.backends.objects.engine import ObjectEngine
+from locus.memory.backends.oci_bucket.client import signing
 from locus.memory.runtime.forks import fork_safe_lock
 from locus.memory.runtime.once import made_once
 from locus.memory.store import CheckpointStore
@@ -48,6 +49,7 @@ LOCKS: dict[str, Callable[[], Any]] = {
     "the memory backend": lambda: store_of(MemoryCheckpointer()).engine._lock,  # type: ignore[attr-defined]
     "an object store": lambda: object_engine()._lock,
     "a thread in an object store": lambda: object_engine()._log("t")._lock,
+    "the signatures of OCI": lambda: signing,
     "the states of llmfy": lambda: InMemoryCheckpointer()._lock,
 }
 

@@ -15,6 +15,7 @@ from uuid import uuid4
 from locus.agent.config import REJECT_BY_DEFAULT, AgentConfig, AllSettings, callers_level
 from locus.agent.leases import End
 from locus.agent.middleware import summarizes_in_window
+from locus.agent.recall import tools_for
 from locus.agent.recovery import repaired
 from locus.agent.results import AgentResult
 from locus.agent.run import AgentRun, Emit
@@ -39,6 +40,7 @@ from locus.errors import (
 from locus.hints import did_you_mean
 from locus.memory.checkpointer import BaseCheckpointer, Checkpointer, StoreVerbs
 from locus.memory.conversation import AgentCheckpointer
+from locus.memory.long_term.facts import facts_of
 from locus.memory.model.records import DEFAULT_NAMESPACE
 from locus.memory.registry import as_checkpointer
 from locus.memory.runtime.portal import PORTAL
@@ -78,6 +80,8 @@ class Agent:
     - `lease_seconds`: a worker that is silent for this long is taken for dead.
     - `unknown_outcome`: what to do with a call that was under way when a process was killed: "skip", "ask" or "retry".
     - `window`: how many of the last messages are loaded and shown to the model, at least; the thread keeps all.
+    - `long_term`: a `LongTermMemory`, or a checkpointer or URL, with what is known about users across threads.
+    - `user_id`: the user about whom this agent recalls facts, and learns them.
     """
 
     def __init__(self, config: AgentConfig | None = None, **settings: Unpack[AllSettings]) -> None:
@@ -97,7 +101,9 @@ class Agent:
         self.model: Model = get_model(chosen) if chosen is None or isinstance(chosen, str) else chosen
         if not isinstance(self.model, Model):
             raise ConfigurationError(f"a model has the method complete, and {type(chosen).__name__} has not")
-        self.tools = ToolRegistry(self.config.tools)
+        self.facts = None if self.config.user_id is None else facts_of(self.config.long_term, self.config.user_id)
+        own_tools = tools_for(self.facts) if self.facts is not None else []
+        self.tools = ToolRegistry([*self.config.tools, *own_tools])
         self._kept = self._memory()
         self._told_of_no_memory = False
 
@@ -197,7 +203,7 @@ class Agent:
             state = await self._load_to_resume(session, deadline, decision, emit)
             if state is None:
                 raise await self._not_begun(thread_id)
-            run = AgentRun(self.config, self.model, self.tools, session, state, emit)
+            run = AgentRun(self.config, self.model, self.tools, session, state, emit, self.facts)
             again = None if decision is not None else deadline
             result = await self._carry_out(run, session, run.go_on(decision), again)
             if result is not None:
@@ -223,7 +229,7 @@ class Agent:
         if self.config.agent_id is not None or state is None:
             fresh["agent_id"] = self.config.agent_id
         state = (state or AgentState()).model_copy(update=fresh)
-        return AgentRun(self.config, self.model, self.tools, session, state, emit)
+        return AgentRun(self.config, self.model, self.tools, session, state, emit, self.facts)
 
     async def _carry_out(
         self, run: AgentRun, session: Session, steps: Coroutine[Any, Any, None], deadline: float | None

@@ -8,12 +8,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal, TypedDict, cast, get_args
 
-from locus.agent.leases import LONGEST
 from locus.agent.middleware import Middleware
 from locus.agent.sessions import OnConflict
 from locus.core.protocols import PlainStore
 from locus.errors import ConfigurationError
 from locus.memory.conversation import AgentCheckpointer
+from locus.memory.long_term.memory import LongTermMemory
+from locus.memory.runtime.leases import LONGEST
 from locus.models.base import Model
 from locus.tools import Tool
 
@@ -46,6 +47,8 @@ class AgentConfig:
     - `lease_seconds`: a worker that is silent for this long is taken for dead. A resume waits that long for it.
     - `window`: how many of the last messages are loaded and shown to the model, or a few more, so that the first is a
       user's.
+    - `long_term`, `user_id`: what is known about this user is recalled for each message, and learnt and forgotten by
+      tools.
     """
 
     model: Model | str | None = None
@@ -66,6 +69,8 @@ class AgentConfig:
     lease_seconds: float = 30.0
     unknown_outcome: UnknownOutcome = "skip"
     window: int | None = None
+    long_term: LongTermMemory | Store | None = None
+    user_id: str | None = None
 
     def __post_init__(self) -> None:
         for name in ("checkpoint_every_n_iterations", "max_iterations"):
@@ -101,6 +106,10 @@ class AgentConfig:
             )
         if self.checkpointer is not None and self.memory is not None:
             raise ConfigurationError("give either checkpointer or memory: both say where the conversation is kept")
+        if (self.long_term is None) != (self.user_id is None):
+            raise ConfigurationError(
+                "long_term and user_id belong together: where facts about users are kept, and which user this agent has"
+            )
 
 
 class Settings(TypedDict, total=False):
@@ -120,6 +129,8 @@ class Settings(TypedDict, total=False):
     lease_seconds: float
     unknown_outcome: UnknownOutcome
     window: int | None
+    long_term: LongTermMemory | Store | None
+    user_id: str | None
 
 
 class AllSettings(Settings, total=False):

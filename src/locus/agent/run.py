@@ -21,6 +21,7 @@ from locus.agent import approvals
 from locus.agent.calls import Started, is_repeatable, make_calls
 from locus.agent.config import AgentConfig
 from locus.agent.middleware import Middleware, Summarization, summarizes_in_window
+from locus.agent.recall import with_recall, with_recalled
 from locus.agent.recovery import (
     CUT_OFF,
     NOT_APPROVED,
@@ -53,6 +54,7 @@ from locus.core.events import (
 from locus.core.frozen import Items
 from locus.core.messages import Message, Role, ToolCall, ToolResult
 from locus.core.state import AgentState, ToolExecution
+from locus.memory.long_term.facts import Facts
 from locus.models import ModelError
 from locus.models.base import Model, ModelResponse, StreamingModel, ToolSpec, tokens_of
 from locus.tools import ToolRegistry
@@ -81,12 +83,14 @@ class AgentRun:
         session: Session,
         state: AgentState,
         emit: Emit,
+        facts: Facts | None = None,
     ) -> None:
         self._config = config
         self._model = model
         self._tools = tools
         self._session = session
         self._emit = emit
+        self._facts = facts
         self.state = state
         self.result: AgentResult | None = None
         self.accepted = False
@@ -102,6 +106,7 @@ class AgentRun:
             self.state, messages = queue_messages(self.state, messages), ()
         await self._settle(None, new_input=True)
         self.state = append_queued_messages(self.state).with_messages(messages)
+        await self._recall(anew=any(message.role is Role.USER for message in messages))
         await self._save("input")
         await self._loop()
 
@@ -115,9 +120,14 @@ class AgentRun:
             self._nothing_to_resume = not self.accepted and not self._metrics.tool_calls
             await self._end("complete")
             return
+        await self._recall(anew=False)
         if self._session.keeps_lease and not self.accepted:
             await self._save("resumed")  # if two workers resume, only one of them gets to ask the model
         await self._loop()
+
+    async def _recall(self, *, anew: bool) -> None:
+        if self._facts is not None:
+            self.state = await with_recall(self.state, self._facts, anew=anew)
 
     async def _settle(self, decision: Any, *, new_input: bool) -> None:
         """Give every open call of earlier runs its result, or stop for a decision on it."""
@@ -244,6 +254,8 @@ class AgentRun:
 
     async def _ask_model(self) -> Message:
         messages = self._seen_by_model()
+        if self._facts is not None:
+            messages = with_recalled(messages, self.state)
         if self._config.system_prompt:
             messages.insert(0, Message.system(self._config.system_prompt))
 

@@ -7,6 +7,8 @@ continue a branch where the base's version of it ends.
 
 A manifest may also name the same items many times, or a place inside a large value of the base. The client of Locus
 does the first never and the second seldom; only then, the content of the base is read to see what comes of it.
+
+What a commit says of the items that precede its runs is compared as well (see `preceding`).
 """
 
 from __future__ import annotations
@@ -16,10 +18,11 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from locus.memory.engine import Engine
-from locus.memory.model.manifest import by_branch, decode_manifest, extents_at, extents_in, list_items
+from locus.memory.model.manifest import by_branch, decode_manifest, extents_at, extents_in, list_items, wanted
+from locus.memory.model.parts import Ends
 from locus.memory.model.price import (
     Amount,
     PriceLimits,
@@ -31,6 +34,7 @@ from locus.memory.model.price import (
     repeats,
 )
 from locus.memory.model.records import Base, Commit, Cuts, Extent, Outcome, Path, Run, Stored
+from locus.server.preceding import Chains, chains_of, ends_before, proved, unproved
 from locus.server.requests import invalid
 
 T = TypeVar("T")
@@ -41,6 +45,8 @@ LONGEST_REMEMBERED = 16_384
 
 LARGE_MANIFEST = 250_000
 """Manifests of this many characters together are compared by a worker thread, to keep the event loop free."""
+LARGE_RUNS = 250_000
+"""Runs of this many characters are digested by a worker thread."""
 
 _NEVER = "?"
 """A rev that no checkpoint has."""
@@ -51,56 +57,92 @@ _Version = tuple[str, int]
 _Span = tuple[int, int]
 
 
+class _Checkpoint(NamedTuple):
+    """What is remembered of a checkpoint."""
+
+    manifest: str
+    chains: Chains
+
+
 class ExtentCheck:
     """Checks the commits for one store. It remembers the manifests of recent commits, which are the next bases."""
 
     def __init__(self, limits: PriceLimits) -> None:
         self._limits = limits
-        self._manifests: OrderedDict[_Key, str] = OrderedDict()
+        self._known: OrderedDict[_Key, _Checkpoint] = OrderedDict()
 
-    async def checked(self, commit: Commit, engine: Engine, admit: Callable[[Amount], None]) -> Commit:
+    async def checked(self, commit: Commit, engine: Engine, admit: Callable[[Amount], None]) -> tuple[Commit, Chains]:
         """Return the commit, or raise a problem if something that it names does not exist, or comes to too much.
 
         If the base of the commit is gone, it is replaced by one that never matches, so that the commit cannot be
-        written. `admit` may refuse to look at content of the base.
+        written. `admit` may refuse to look at content of the base. With the commit comes what `committed` remembers.
         """
         if engine.checks_extents:
-            return commit
-        manifest = "[]" if commit.base is None else await self._manifest(commit, commit.base, engine)
-        if manifest is None:
-            return _without_base(commit)
-        is_large = len(commit.manifest) + len(manifest) >= LARGE_MANIFEST
-        if not await _done(is_large, partial(_check, commit, manifest, self._limits)):
-            return commit
-        assert commit.base is not None
-        stored = await engine.read(commit.thread_id, commit.namespace, commit.base.checkpoint_id)
-        if stored is None or stored.entry.rev != commit.base.rev:
-            return _without_base(commit)
-        admit(amount((), stored.runs))
-        await _done(True, partial(_check_content, commit, stored, self._limits))
-        return commit
+            return commit, {}
+        base = _Checkpoint("[]", {}) if commit.base is None else await self._base(commit, commit.base, engine)
+        if base is None:
+            return _without_base(commit), {}
+        is_large = len(commit.manifest) + len(base.manifest) >= LARGE_MANIFEST
+        if await _done(is_large, partial(_check, commit, base.manifest, self._limits)):
+            assert commit.base is not None
+            stored = await engine.read(commit.thread_id, commit.namespace, commit.base.checkpoint_id)
+            if stored is None or stored.entry.rev != commit.base.rev:
+                return _without_base(commit), {}
+            admit(amount((), stored.runs))
+            await _done(True, partial(_check_content, commit, stored, self._limits))
+        return await self._proved(commit, base, engine, admit)
 
-    async def _manifest(self, commit: Commit, base: Base, engine: Engine) -> str | None:
-        known = self._manifests.get(_key(commit, base))
+    async def _proved(
+        self, commit: Commit, base: _Checkpoint, engine: Engine, admit: Callable[[Amount], None]
+    ) -> tuple[Commit, Chains]:
+        """The commit with those digests of what precedes its runs that are known to be true."""
+        sort_keys, chains = not engine.dialect.exact, base.chains
+        if commit.base is not None and (far := unproved(commit.runs, chains, sort_keys=sort_keys)):
+            last = ends_before(far, wanted(base.manifest))
+            stored = await self._read(commit, commit.base, engine, max(1, last))
+            if stored is None:
+                return _without_base(commit), {}
+            admit(amount((), stored.runs))
+            chains = {**chains, **chains_of(stored)}
+        tips = [chain.tip for chain in chains.values() if chain.tip is not None]
+        is_large = sum(len(run.items) for run in (*commit.runs, *tips)) >= LARGE_RUNS
+        runs, known = await _done(is_large, partial(proved, commit, chains, sort_keys=sort_keys))
+        return replace(commit, runs=runs), known
+
+    async def _base(self, commit: Commit, base: Base, engine: Engine) -> _Checkpoint | None:
+        known = self._known.get(_key(commit, base))
         if known is not None:
             return known
-        stored = await engine.manifest(commit.thread_id, commit.namespace, base.checkpoint_id)
-        if stored is None or stored[0] != base.rev:
-            return None
-        self._remember(_key(commit, base), stored[1])
-        return stored[1]
+        if any(run.before and run.number for run in commit.runs):
+            stored = await self._read(commit, base, engine, 1)
+            if stored is None:
+                return None
+            known = _Checkpoint(stored.manifest, chains_of(stored))
+        else:
+            found = await engine.manifest(commit.thread_id, commit.namespace, base.checkpoint_id)
+            if found is None or found[0] != base.rev:
+                return None
+            known = _Checkpoint(found[1], {})
+        self._remember(_key(commit, base), _Checkpoint(known.manifest, {}))
+        return known
 
-    def committed(self, commit: Commit, outcome: Outcome) -> None:
-        """Remember the manifest of a commit that was written."""
+    async def _read(self, commit: Commit, base: Base, engine: Engine, last: int) -> Stored | None:
+        """The base with the last items of its lists, or None if it is gone."""
+        stored = await engine.read_part(commit.thread_id, commit.namespace, base.checkpoint_id, Ends(last))
+        return stored if stored is not None and stored.entry.rev == base.rev else None
+
+    def committed(self, commit: Commit, outcome: Outcome, chains: Chains) -> None:
+        """Remember the manifest of a commit that was written, and what is known of its branches."""
         if outcome.is_written:
-            self._remember(_key(commit, Base(commit.checkpoint_id, commit.rev)), commit.manifest)
+            known = _Checkpoint(commit.manifest, chains)
+            self._remember(_key(commit, Base(commit.checkpoint_id, commit.rev)), known)
 
-    def _remember(self, key: _Key, manifest: str) -> None:
-        self._manifests.pop(key, None)
-        if len(manifest) <= LONGEST_REMEMBERED:
-            self._manifests[key] = manifest
-        if len(self._manifests) > MOST_REMEMBERED:
-            self._manifests.popitem(last=False)
+    def _remember(self, key: _Key, known: _Checkpoint) -> None:
+        self._known.pop(key, None)
+        if len(known.manifest) <= LONGEST_REMEMBERED:
+            self._known[key] = known
+        if len(self._known) > MOST_REMEMBERED:
+            self._known.popitem(last=False)
 
 
 async def _done(is_large: bool, work: Callable[[], T]) -> T:

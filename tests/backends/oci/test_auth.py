@@ -10,8 +10,10 @@ from typing import Any
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric import rsa
+from oci._vendor.httpsig_cffi.sign import HeaderSigner  # type: ignore[import-untyped]
 
 from locus.errors import BackendUnavailableError, ConfigurationError
+from locus.memory.backends.oci_bucket.client import OCIObjectStore, signing
 from tests.backends.oci.conftest import OpenStore, failing
 from tests.servers.oci.keys import TENANCY, private_pem, public_pem, write_config
 from tests.servers.oci.server import OCIServer
@@ -83,6 +85,23 @@ async def test_a_resource_principal_that_is_not_there(open_store: OpenStore) -> 
     async with failing(store, BackendUnavailableError, match=r"no resource principal.*inside OCI") as caught:
         await store.get("a")
     assert caught.value.__cause__ is not None
+
+
+async def test_a_fork_would_wait_for_a_signature(store: OCIObjectStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    under_the_lock = []
+    sign = HeaderSigner.sign
+
+    def watched(*args: Any, **options: Any) -> Any:
+        under_the_lock.append(signing.locked())
+        return sign(*args, **options)
+
+    monkeypatch.setattr(HeaderSigner, "sign", watched)
+    assert await store.put("a", b"1", if_absent=True)
+    assert await store.get("a") == b"1"
+    assert await store.list("")
+    await store.delete(["a"])
+    assert under_the_lock == [True] * 4
+    assert not signing.locked()
 
 
 async def test_what_is_configured_wrongly_is_said_at_once(

@@ -16,6 +16,7 @@ from locus.errors import ConfigurationError, SerializationError
 from locus.memory.backends import PostgreSQLBackend, StorageBackendAdapter
 from locus.memory.backends.postgresql import commit as postgresql_commit
 from locus.memory.backends.postgresql import read as postgresql_read
+from locus.memory.backends.postgresql import search as postgresql_search
 from locus.memory.backends.postgresql.schema import PostgreSQLFlavour, numbered
 from locus.memory.backends.sql import read as sql_read
 from locus.memory.model.ids import words
@@ -220,11 +221,67 @@ async def test_a_save_scans_no_checkpoints_whatever_plan_the_server_keeps(
     assert "Seq Scan" not in plan, plan
 
 
-def _plan(store: PostgreSQLStore, statement: str, values: list[Any]) -> str:
+async def test_a_search_looks_only_at_threads_that_have_changed(
+    backend: PostgreSQLBackend, store: PostgreSQLStore
+) -> None:
+    """Also if the statistics are of a time when all had."""
+    await backend.save("user/0", {"list": ["before"]})
+    sql = PostgreSQLFlavour(schema_name=store.schema)
+    with store.connection() as connection:
+        connection.execute(
+            "INSERT INTO locus_threads (thread_id, last_seq) SELECT 'user/' || n, 3 FROM generate_series(1, 20000) n"
+        )
+        connection.execute("ANALYZE")
+        connection.execute("INSERT INTO locus_indexed (thread, up_to) SELECT id, last_seq FROM locus_threads")
+        connection.execute("UPDATE locus_threads SET indexed_seq = last_seq")
+        connection.execute("VACUUM locus_threads")
+    assert await backend.search("before") == []
+    await backend.save("user/0", {"list": ["after"]})
+    for prefix, found in (("", 1), ("user/", 1), ("user/0", 1), ("user/1", 0)):
+        steps = postgresql_search.behind(sql, prefix, "")
+        statement, given = next(steps)
+        steps.close()
+        plan = await asyncio.to_thread(_plan, store, statement, list(given), "EXPLAIN ANALYZE")
+        assert "Index Scan using locus_threads_unindexed on locus_threads t" in plan, plan
+        assert f"rows={found}" in plan, plan
+        assert "Seq Scan" not in plan, plan
+        assert "Rows Removed" not in plan, plan
+    assert len(await backend.search("after")) == 1
+
+
+async def test_a_save_leaves_the_indexes_of_threads_alone(store: PostgreSQLStore) -> None:
+    """Only the first one after a search changes the index of those that have something to index."""
+    async with PostgreSQLBackend(dsn=store.server_url, schema_name=store.schema) as backend:
+        await backend.save("t", {"n": 1})
+        assert len(await backend.search("n")) == 0
+    updated = b"SELECT n_tup_upd, n_tup_hot_upd FROM pg_stat_xact_user_tables WHERE relid = 'locus_threads'::regclass"
+    with store.connection() as connection, connection.transaction():
+        for in_place in range(3):
+            connection.execute("UPDATE locus_threads SET last_seq = last_seq + 1")
+            assert connection.execute(updated).fetchall() == [(in_place + 1, in_place)]
+
+
+async def test_older_versions_may_index_and_save_beside_this_one(
+    backend: PostgreSQLBackend, store: PostgreSQLStore
+) -> None:
+    """They know `locus_indexed` only. What they have indexed is not indexed again, and what they save is."""
+    await backend.save("t", {"list": ["first"]})
+    assert len(await backend.search("first")) == 1
+    await backend.save("t", {"list": ["first", "second"]})
+    with store.connection() as connection:
+        connection.execute("UPDATE locus_indexed SET up_to = 2")
+        assert await backend.search("second") == []
+        assert connection.execute("SELECT indexed_seq, unindexed FROM locus_threads").fetchall() == [(2, False)]
+        await backend.save("t", {"list": ["first", "second", "third"]})
+        assert connection.execute("SELECT indexed_seq, unindexed FROM locus_threads").fetchall() == [(2, True)]
+    assert len(await backend.search("third")) == 1
+
+
+def _plan(store: PostgreSQLStore, statement: str, values: list[Any], explain: str = "EXPLAIN") -> str:
     from psycopg import RawCursor
 
     with store.connection() as connection, RawCursor(connection) as cursor:
-        rows: list[Any] = cursor.execute(f"EXPLAIN {numbered(statement)}".encode(), values).fetchall()
+        rows: list[Any] = cursor.execute(f"{explain} {numbered(statement)}".encode(), values).fetchall()
     return "\n".join(str(row[0]) for row in rows)
 
 

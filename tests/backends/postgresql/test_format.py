@@ -34,10 +34,18 @@ def dumped(store: PostgreSQLStore) -> str:
     with store.connection() as connection:
         for name, order in ORDER.items():
             table = f"locus_{name}"
+            ((columns,),) = connection.execute(
+                "SELECT string_agg(attname, ', ' ORDER BY attnum) FROM pg_attribute"
+                " WHERE attrelid = to_regclass(%s) AND attnum > 0 AND attgenerated = ''",
+                (table,),
+            ).fetchall()
             rows = connection.execute(
                 f"SELECT quote_literal(to_json(t)::text) FROM {table} t ORDER BY {order}".encode()
             ).fetchall()
-            insert = f"INSERT INTO {table} OVERRIDING SYSTEM VALUE SELECT * FROM json_populate_record(NULL::{table}, "
+            insert = (
+                f"INSERT INTO {table} ({columns}) OVERRIDING SYSTEM VALUE"
+                f" SELECT {columns} FROM json_populate_record(NULL::{table}, "
+            )
             lines += [f"{insert}{row});\n" for (row,) in rows]
     return "".join(lines)
 

@@ -52,7 +52,7 @@ async def test_a_newer_format_is_refused_and_left_alone(store: PostgreSQLStore) 
     async with store.open() as handle:
         await handle.save(AgentState(), "t")
     with store.connection() as connection:
-        connection.execute("UPDATE locus_format SET version = 99")
+        connection.execute("UPDATE locus_format SET version = 99, min_reader = 99, min_writer = 99")
     async with store.open() as handle:
         with pytest.raises(UnsupportedFormatError, match=r"format 99.*upgrade"):
             await handle.load("t")
@@ -206,7 +206,7 @@ async def test_an_administrator_can_bring_older_tables_to_the_newest_format(stor
         script, _, _ = (DATA / "format-1.sql").read_text(encoding="utf-8").partition("INSERT INTO locus_threads")
         connection.execute(script.encode())
         async with backend_of(store, auto_create_table=False) as backend:
-            with pytest.raises(ConfigurationError, match=r"have format 1, not 3.*ddl\(from_format=1\)"):
+            with pytest.raises(ConfigurationError, match=rf"have format 1, not {FORMAT}.*ddl\(from_format=1\)"):
                 await backend.list_threads()
             connection.execute(PostgreSQLBackend.ddl(schema_name=store.schema, from_format=1).encode())
             await backend.put_writes("t", "c", "task", [("small", 1), ("large", large)])
@@ -238,6 +238,18 @@ async def test_a_newer_format_is_used_if_it_allows_that(store: PostgreSQLStore) 
             else:
                 with pytest.raises(UnsupportedFormatError, match="upgrade"):
                     await cp.load("t")
+
+
+async def test_what_is_indexed_stays_indexed_in_a_newer_format(store: PostgreSQLStore) -> None:
+    """A search after the upgrade looks at what has changed since the last one, and not at every thread."""
+    with store.connection() as connection:
+        connection.execute(f'CREATE SCHEMA "{store.schema}"')
+        connection.execute((DATA / "format-3.sql").read_bytes())
+        connection.execute("INSERT INTO locus_indexed (thread, up_to) VALUES (1, 4), (3, 4)")
+        connection.execute(PostgreSQLBackend.ddl(schema_name=store.schema, from_format=3).encode())
+        behind = connection.execute("SELECT thread_id, indexed_seq FROM locus_threads WHERE unindexed").fetchall()
+        assert behind == [("support-42", 4)]
+        assert connection.execute("SELECT min_reader, min_writer FROM locus_format").fetchall() == [(3, 3)]
 
 
 async def test_a_lost_edit_does_not_bring_back_what_it_replaced(store: PostgreSQLStore) -> None:

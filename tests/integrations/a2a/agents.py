@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
 from a2a.auth.user import User
 from a2a.helpers import new_task_from_user_message
 from a2a.server.agent_execution import AgentExecutor, RequestContext
@@ -51,9 +54,17 @@ class Brewer(AgentExecutor):
         await TaskUpdater(event_queue, context.task_id, context.context_id).cancel()
 
 
-def handler(tasks: TaskStore) -> DefaultRequestHandler:
+@asynccontextmanager
+async def serving(*stores: TaskStore) -> AsyncIterator[list[DefaultRequestHandler]]:
+    """A handler for each store, kept and then closed: nobody else holds what runs for its tasks."""
     card = AgentCard(name="brewer", version="1", capabilities=AgentCapabilities(streaming=True))
-    return DefaultRequestHandler(Brewer(), tasks, card)
+    handlers = [DefaultRequestHandler(Brewer(), store, card) for store in stores]
+    try:
+        yield handlers
+    finally:
+        for handler in handlers:
+            if hasattr(handler, "aclose"):  # since 1.2
+                await handler.aclose()
 
 
 async def said(agent: DefaultRequestHandler, text: str, call: ServerCallContext, task: Task | None = None) -> Task:

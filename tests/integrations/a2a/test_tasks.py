@@ -32,7 +32,7 @@ from locus.memory.backends import sqlite_checkpointer
 from locus.memory.conversations import utterance_of
 from locus.testing.stores import TestStore
 from locus.threads import ThreadStore
-from tests.integrations.a2a.agents import call_by, handler, said
+from tests.integrations.a2a.agents import call_by, said, serving
 
 ALICE, BOB, NOBODY = call_by("alice"), call_by("bob"), ServerCallContext()
 
@@ -48,10 +48,10 @@ def texts(messages: Any) -> list[str]:
 
 
 async def test_a_task_goes_on_in_another_process(tasks: LocusTaskStore, tmp_path: Path) -> None:
-    first = await said(handler(tasks), "Please", ALICE)
+    async with serving(tasks) as (agent,):
+        first = await said(agent, "Please", ALICE)
     assert first.status.state == TaskState.TASK_STATE_INPUT_REQUIRED
-    async with LocusTaskStore(f"sqlite:{tmp_path / 'a.db'}") as another:
-        agent = handler(another)
+    async with LocusTaskStore(f"sqlite:{tmp_path / 'a.db'}") as another, serving(another) as (agent,):
         done = await said(agent, "A tea", ALICE, first)
         assert done.status.state == TaskState.TASK_STATE_COMPLETED
         kept = await agent.on_get_task(GetTaskRequest(id=first.id), ALICE)
@@ -67,22 +67,22 @@ async def test_a_task_goes_on_in_another_process(tasks: LocusTaskStore, tmp_path
 
 
 async def test_a_task_is_there_for_its_owner_only(tasks: LocusTaskStore) -> None:
-    agent = handler(tasks)
-    task = await said(agent, "Please", ALICE)
-    for call in (BOB, NOBODY):
-        with pytest.raises(TaskNotFoundError):
-            await agent.on_get_task(GetTaskRequest(id=task.id), call)
-        with pytest.raises(TaskNotFoundError):
-            await agent.on_cancel_task(CancelTaskRequest(id=task.id), call)
-        assert not (await agent.on_list_tasks(ListTasksRequest(), call)).tasks
-        await tasks.delete(task.id, call)
-    await tasks.save(Task(id=task.id, context_id="bob's"), BOB)
-    assert (await agent.on_list_tasks(ListTasksRequest(), ALICE)).tasks[0].id == task.id
-    assert await tasks.get(task.id, ALICE) == task
-    await tasks.delete(task.id, ALICE)
-    await tasks.delete(task.id, ALICE)
-    assert await tasks.get(task.id, ALICE) is None
-    assert (await tasks.get(task.id, BOB) or task).context_id == "bob's"
+    async with serving(tasks) as (agent,):
+        task = await said(agent, "Please", ALICE)
+        for call in (BOB, NOBODY):
+            with pytest.raises(TaskNotFoundError):
+                await agent.on_get_task(GetTaskRequest(id=task.id), call)
+            with pytest.raises(TaskNotFoundError):
+                await agent.on_cancel_task(CancelTaskRequest(id=task.id), call)
+            assert not (await agent.on_list_tasks(ListTasksRequest(), call)).tasks
+            await tasks.delete(task.id, call)
+        await tasks.save(Task(id=task.id, context_id="bob's"), BOB)
+        assert (await agent.on_list_tasks(ListTasksRequest(), ALICE)).tasks[0].id == task.id
+        assert await tasks.get(task.id, ALICE) == task
+        await tasks.delete(task.id, ALICE)
+        await tasks.delete(task.id, ALICE)
+        assert await tasks.get(task.id, ALICE) is None
+        assert (await tasks.get(task.id, BOB) or task).context_id == "bob's"
 
 
 async def test_no_two_owners_share_a_task_whatever_their_names(tasks: LocusTaskStore) -> None:
@@ -214,8 +214,7 @@ async def test_whatever_is_kept_can_be_read(tasks: LocusTaskStore) -> None:
 
 
 async def test_a_task_reads_as_a_conversation(tmp_path: Path) -> None:
-    async with sqlite_checkpointer(tmp_path / "a.db") as store:
-        agent = handler(LocusTaskStore(store))
+    async with sqlite_checkpointer(tmp_path / "a.db") as store, serving(LocusTaskStore(store)) as (agent,):
         task = await said(agent, "Please", ALICE)
         await said(agent, "A tea", ALICE, task)
         thread_id = f"alice/{task.id}"
@@ -238,8 +237,11 @@ async def test_a_task_reads_as_a_conversation(tmp_path: Path) -> None:
 
 
 async def test_tasks_on_a_server(server_store: TestStore) -> None:
-    async with server_store.open() as one, server_store.open() as another:
-        agents = [handler(LocusTaskStore(handle)) for handle in (one, another)]
+    async with (
+        server_store.open() as one,
+        server_store.open() as another,
+        serving(LocusTaskStore(one), LocusTaskStore(another)) as agents,
+    ):
         task = await said(agents[0], "Please", ALICE)
         assert [each.id for each in (await agents[1].on_list_tasks(ListTasksRequest(), ALICE)).tasks] == [task.id]
         done = await said(agents[1], "A tea", ALICE, task)

@@ -11,9 +11,11 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, ClassVar, NoReturn
+from typing import Any, ClassVar, NoReturn, cast
 
 import pytest
+from langchain_core.runnables import RunnableConfig
+from langgraph.checkpoint.base import Checkpoint, empty_checkpoint
 from pydantic import BaseModel
 
 from locus.errors import CorruptCheckpointError, SerializationError
@@ -22,6 +24,7 @@ from locus.integrations.langgraph.classes import typed_codec
 from locus.integrations.langgraph.codec import TypedCodec
 from locus.integrations.langgraph.payloads import checkpoint_of
 from locus.integrations.langgraph.read import LONG_PATH
+from locus.memory.backends import MemoryCheckpointer
 from locus.memory.model.codec import decode, encode
 from locus.memory.model.records import Entry, Stored, Write
 from locus.threads import ItemDecoder, ReadVersion
@@ -219,11 +222,7 @@ HUGE = {"$type": "range", "value": [0, 10**11, 1]}
         {"$type": "range", "value": "012"}, {"$type": "tuple", "value": HUGE}, {"$type": "tuple", "value": "ab"},
         {"$type": "set", "value": {"a": 1}}, {"$type": "deque", "value": "abc"}, {"$type": "float", "value": 1},
         {"$type": "complex", "value": [1, 2]}, {"$type": "timedelta", "value": [1]},
-        {"$type": "Pattern", "value": "a" * 200_000, "flags": 0}, {"$type": "Pattern", "value": "a", "flags": "0"},
-        {"$type": "Pattern", "value": "[\0-\uffff]" * 1_000, "flags": 0},
-        {"$type": "Pattern", "value": r"[\u0000-\uffff]" * 400, "flags": int(re.IGNORECASE)},
-        {"$type": "Pattern", "value": "a*" * 20_000, "flags": 0},
-        {"$type": "Pattern", "value": "[ab]" * 2_000, "flags": 0},
+        {"$type": "Pattern", "value": "a", "flags": "0"},
         {"$type": "ZoneInfo", "value": "a.b/c"}, {"$type": "ZoneInfo", "value": "x" * 5_000},
         {"$type": "ndarray", "dtype": "<f8,<f8", "shape": [0], "value": ""},
         tagged(Words, value=HUGE), tagged(Words, value="text"), tagged(Words, value={"a": 1}),
@@ -239,6 +238,69 @@ HUGE = {"$type": "range", "value": [0, 10**11, 1]}
 def test_a_number_or_type_that_was_never_written_is_damage(codec: TypedCodec, row: dict[str, Any]) -> None:
     with pytest.raises(CorruptCheckpointError, match="is damaged"):
         codec.decode({"a": row})
+
+
+@pytest.mark.parametrize(
+    ("pattern", "flags"),
+    [
+        ("a" * 200_000, 0),
+        ("[\0-\uffff]" * 1_000, 0),
+        (r"[\u0000-\uffff]" * 400, int(re.IGNORECASE)),
+        ("a*" * 20_000, 0),
+        ("[ab]" * 2_000, 0),
+    ],
+    ids=lambda value: f"{value!s:.20}",
+)
+def test_a_pattern_that_takes_long_to_compile_is_refused(codec: TypedCodec, pattern: str, flags: int) -> None:
+    with pytest.raises(CorruptCheckpointError, match=r"takes as long to compile as 100,000 characters"):
+        codec.decode({"a": {"$type": "Pattern", "value": pattern, "flags": flags}})
+
+
+class TestManyPatterns:
+    """What a load compiles is limited as a whole; the same pattern counts once."""
+
+    CHANNELS = ("messages", "words", "notes", "more")
+    MANY: ClassVar = [re.compile(f"[ab]{{1,{number}}}") for number in range(1, 101)]
+
+    @pytest.fixture(autouse=True)
+    def lower(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Half of MANY are too many: what the limit stands for would take each test seconds."""
+        monkeypatch.setattr("locus.integrations.langgraph.standard_types.MOST_TOGETHER", 9_000)
+
+    async def _save(self, saver: LocusSaver, patterns: list[re.Pattern[str]]) -> RunnableConfig:
+        """Save patterns in a few saves."""
+        config: RunnableConfig = {"configurable": {"thread_id": "t", "checkpoint_ns": ""}}
+        values: dict[str, Any] = {}
+        for number, channel in enumerate(self.CHANNELS):
+            values |= {channel: patterns[number :: len(self.CHANNELS)]}
+            checkpoint = {**empty_checkpoint(), "channel_values": dict(values)}
+            config = await saver.aput(config, cast("Checkpoint", checkpoint), {}, {})
+        return config
+
+    async def test_too_many_in_one_load(self) -> None:
+        async with MemoryCheckpointer() as store:
+            config = await self._save(LocusSaver(store), self.MANY[:20])
+            assert await LocusSaver(store).aget_tuple(config) is not None
+            for number in range(20, 100):
+                await LocusSaver(store).aput_writes(config, [("words", self.MANY[number])], f"task {number}")
+            with pytest.raises(CorruptCheckpointError, match=r"is one of many regular expressions"):
+                await LocusSaver(store).aget_tuple(config)
+
+    async def test_too_many_in_one_save(self) -> None:
+        async with MemoryCheckpointer() as store:
+            saver = LocusSaver(store)
+            config: RunnableConfig = {"configurable": {"thread_id": "t", "checkpoint_ns": ""}}
+            checkpoint = {**empty_checkpoint(), "channel_values": {"words": self.MANY}}
+            with pytest.raises(SerializationError, match=r"is one of many regular expressions"):
+                await saver.aput(config, cast("Checkpoint", checkpoint), {}, {})
+            assert await saver.aget_tuple(config) is None
+
+    async def test_the_same_pattern_counts_once(self) -> None:
+        async with MemoryCheckpointer() as store:
+            config = await self._save(LocusSaver(store), self.MANY[:2] * 100)
+            found = await LocusSaver(store).aget_tuple(config)
+        assert found is not None
+        assert sum(map(len, found.checkpoint["channel_values"].values())) == 200
 
 
 @pytest.mark.parametrize("kind", ["set", "frozenset", "dict", "Counter", "OrderedDict", "defaultdict"])

@@ -24,6 +24,7 @@ from locus.integrations.langgraph.payloads import (
     stored_namespace,
     valued_channels,
 )
+from locus.integrations.langgraph.standard_types import patterns_counted
 from locus.threads import (
     Ancestor,
     EncodedDocument,
@@ -148,7 +149,8 @@ class Reader:
 
     def tuple_of(self, found: VersionWithWrites, decoder: ItemDecoder | None = None) -> CheckpointTuple:
         try:
-            return self._tuple_of(found, decoder or self.decoder())
+            with patterns_counted():
+                return self._tuple_of(found, decoder or self.decoder())
         except NotAllowedError as error:
             raise error.naming(self._unknown(found)) from None
 
@@ -330,15 +332,16 @@ async def channel_history(
     while channels:
         writes: dict[str, list[Any]] = {channel: [] for channel in channels}
         seeds: dict[str, Ancestor] = {}
-        async for ancestor, valued in reader.ancestors(document, checkpoint_id, channels, distance):
-            missing = writes.keys() - seeds.keys()
-            for write in reversed(reader.pending(ancestor.writes, missing)) if ancestor.writes else ():
-                writes[write[1]].append(write)
-            if not missing.isdisjoint(valued):
-                seeds |= dict.fromkeys(missing & valued, ancestor)
-                if len(seeds) == len(writes):
-                    break
-        values = await reader.values(document, seeds)
+        with patterns_counted():
+            async for ancestor, valued in reader.ancestors(document, checkpoint_id, channels, distance):
+                missing = writes.keys() - seeds.keys()
+                for write in reversed(reader.pending(ancestor.writes, missing)) if ancestor.writes else ():
+                    writes[write[1]].append(write)
+                if not missing.isdisjoint(valued):
+                    seeds |= dict.fromkeys(missing & valued, ancestor)
+                    if len(seeds) == len(writes):
+                        break
+            values = await reader.values(document, seeds)
         if values is not None:
             return _histories(channels, writes, values)
     return {}

@@ -56,6 +56,7 @@ from locus.integrations.langgraph.schemas import (
     named_classes,
     stored_names,
 )
+from locus.integrations.langgraph.standard_types import patterns_counted
 from locus.threads import ANY, SPECIAL_CHANNELS, BothWaysStoreUser, Entry, TaskWrites, Unset
 from locus.threads.blocking import run
 from locus.threads.json import decode, encode
@@ -186,8 +187,9 @@ class LocusSaver(BothWaysStoreUser, BaseCheckpointSaver[Any]):
         encoding = CheckpointEncoder(self._codec, encoder, known.lists, self._cache.touched(key, parent))
         about = get_serializable_checkpoint_metadata(config, metadata)
         try:
-            head, fields = encoding.head(checkpoint, namespace), encoding.fields(checkpoint)
-            encoded = self._codec.encode(about, ("metadata",))
+            with patterns_counted():
+                head, fields = encoding.head(checkpoint, namespace), encoding.fields(checkpoint)
+                encoded = self._codec.encode(about, ("metadata",))
         except NotAllowedError as error:
             raise error.naming(refused_types(self._codec, [checkpoint, about])) from None
         with self._waiting.saving((*key, checkpoint["id"])), self._waiting.taken_along((*key, parent)) as writes:
@@ -236,10 +238,11 @@ class LocusSaver(BothWaysStoreUser, BaseCheckpointSaver[Any]):
             raise ConfigurationError("put_writes needs the id of a checkpoint: config['configurable']['checkpoint_id']")
         self._cache.touch((thread_id, stored_namespace(namespace)), checkpoint_id, returned(v for _, v in writes))
         try:
-            encoded = [
-                (channel, stored_value(self._codec.encode(value, ("writes", index, channel)), task_path))
-                for index, (channel, value) in enumerate(writes)
-            ]
+            with patterns_counted():
+                encoded = [
+                    (channel, stored_value(self._codec.encode(value, ("writes", index, channel)), task_path))
+                    for index, (channel, value) in enumerate(writes)
+                ]
         except NotAllowedError as error:
             raise error.naming(refused_types(self._codec, [value for _, value in writes])) from None
         return self._store.task_writes(
@@ -531,10 +534,12 @@ class JSONSerializer(SerializerProtocol):
         self._codec = codec
 
     def dumps_typed(self, obj: Any) -> tuple[str, bytes]:
-        return SERIALIZER_KIND, encode(self._codec.encode(obj)).encode()
+        with patterns_counted():
+            return SERIALIZER_KIND, encode(self._codec.encode(obj)).encode()
 
     def loads_typed(self, data: tuple[str, bytes]) -> Any:
         kind, text = data
         if kind != SERIALIZER_KIND:
             raise CorruptCheckpointError(f"a value of kind {kind!r:.40} was written by another serializer")
-        return self._codec.decode(decode(text))
+        with patterns_counted():
+            return self._codec.decode(decode(text))

@@ -8,6 +8,8 @@ import re
 import sys
 from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path, PurePosixPath, PureWindowsPath
@@ -15,7 +17,7 @@ from typing import Any
 from uuid import UUID
 from zoneinfo import ZoneInfo
 
-from locus.errors import CorruptCheckpointError
+from locus.errors import CorruptCheckpointError, SerializationError
 from locus.integrations.langgraph.codec import (
     ReadValue,
     RefusedError,
@@ -33,10 +35,13 @@ MOST_EXPONENT = 6_144
 """That of the largest standard type (decimal128). A few digits can name a number that takes minutes to write out."""
 MOST_EFFORT = 100_000
 """Of a regular expression, in characters of plain text: so many are compiled in about a quarter of a second."""
+MOST_TOGETHER = 1_000_000
+"""Of all different regular expressions of one load, or of one save."""
 _STEPS, _SETS = re.compile(r"[*+?{(]"), re.compile(r"\[[^\[]*")
 _FAR = re.compile(r"-(?:[^\x00-\xff]|\\[uUN])")
 _ZONE_KEY = re.compile(r"[\w+-]{1,50}(/[\w+-]{1,50}){0,3}", re.ASCII)
 _DTYPE = re.compile(r"[<>|=][biufcSUMm]\d{1,9}(\[\w{1,20}\])?", re.ASCII)
+_counted: ContextVar[_Patterns | None] = ContextVar("the patterns of this load", default=None)
 _ADDRESSES = (
     ipaddress.IPv4Address,
     ipaddress.IPv4Interface,
@@ -154,12 +159,50 @@ def _read_zone(key: str) -> ZoneInfo:
     return ZoneInfo(key)
 
 
-def _write_pattern(value: re.Pattern[Any]) -> dict[str, Any]:
-    if _effort(value.pattern) > MOST_EFFORT:
+class _Patterns:
+    """The regular expressions of one load or save. Each is compiled once, however often it is stored."""
+
+    def __init__(self) -> None:
+        self.compiled: dict[tuple[str | bytes, int], re.Pattern[Any]] = {}
+        self.effort = 0
+
+
+@contextmanager
+def patterns_counted() -> Iterator[None]:
+    """Count the regular expressions that are written or read in here together."""
+    if _counted.get() is not None:
+        yield
+        return
+    outside = _counted.set(_Patterns())
+    try:
+        yield
+    finally:
+        _counted.reset(outside)
+
+
+def _check_effort(pattern: str | bytes, together: _Patterns, kind: type[Exception]) -> None:
+    """Refuse a pattern that takes too long to be compiled, alone or with the others."""
+    effort = _effort(pattern)
+    together.effort += effort
+    if effort > MOST_EFFORT:
         raise RefusedError(
             f"is a regular expression that takes as long to compile as {MOST_EFFORT:,} characters, and cannot be kept: "
-            "keep its text, or take it apart"
+            "keep its text, or take it apart",
+            kind,
         )
+    if together.effort > MOST_TOGETHER:
+        raise RefusedError(
+            "is one of many regular expressions, which together take as long to compile as "
+            f"{MOST_TOGETHER:,} characters, and cannot be kept: keep their texts",
+            kind,
+        )
+
+
+def _write_pattern(value: re.Pattern[Any]) -> dict[str, Any]:
+    together, key = _counted.get() or _Patterns(), (value.pattern, value.flags)
+    if key not in together.compiled:
+        _check_effort(value.pattern, together, SerializationError)
+        together.compiled[key] = value
     if isinstance(value.pattern, bytes):
         return {"bytes": bytes_text(value.pattern), "flags": value.flags}
     return {"value": value.pattern, "flags": value.flags}
@@ -178,9 +221,12 @@ def _effort(pattern: str | bytes) -> int:
 
 def _read_pattern(stored: Mapping[str, Any]) -> re.Pattern[Any]:
     pattern = text_bytes(stored["bytes"]) if "bytes" in stored else text_of(stored["value"])
-    if _effort(pattern) > MOST_EFFORT:
-        raise ValueError("the pattern takes too long to compile")
-    return re.compile(pattern, _whole(stored["flags"]) & ~re.DEBUG)  # which would print
+    flags = _whole(stored["flags"]) & ~re.DEBUG  # which would print
+    together = _counted.get() or _Patterns()
+    if (pattern, flags) not in together.compiled:
+        _check_effort(pattern, together, CorruptCheckpointError)
+        together.compiled[pattern, flags] = re.compile(pattern, flags)
+    return together.compiled[pattern, flags]
 
 
 def _times(codec: TypedCodec) -> Iterator[Kind]:

@@ -132,11 +132,13 @@ class EngineRoutes(Routes):
             async with self._store.using() as engine:
                 if commit.base is not None and not engine.keeps_runs:
                     raise CapabilityError("the store of this server keeps whole states only: send no base")
-                commit = await self._extents.checked(commit, engine, admission(request, self._authorized.limits))
+                commit, chains = await self._extents.checked(
+                    commit, engine, admission(request, self._authorized.limits)
+                )
                 outcome = await self._store.commit(commit)
             if outcome.verdict is not Verdict.COMMITTED:
                 charge.refund()
-        self._extents.committed(commit, outcome)
+        self._extents.committed(commit, outcome, chains)
         if outcome.verdict in _REFUSALS:
             self._store.refused(commit, outcome)
         return await json_response(request, outcome_data(outcome))

@@ -23,6 +23,7 @@ from locus.extras import require
 from locus.memory.backends.objects.client import PAGE, ByteSpan, ListedObject, ObjectStore, together
 from locus.memory.backends.oci_bucket.config import OCIConfig
 from locus.memory.model.findings import http_time
+from locus.memory.runtime.forks import fork_safe_lock
 from locus.memory.runtime.worker import WorkerPool
 from locus.oci_auth import Signer, make_signer
 
@@ -179,7 +180,14 @@ class Connector:
 
     def _sign(self) -> tuple[Signer, dict[str, Any]]:
         config = self._config
-        return make_signer(config.auth_type, config.profile_name, extra=EXTRA, file=config.config_file)
+        make = partial(make_signer, config.auth_type, config.profile_name, extra=EXTRA, file=config.config_file)
+        if config.auth_type not in ("api_key", "security_token"):
+            signed = make()  # asks the network, and no fork shall wait for that
+        else:
+            with signing:
+                signed = make()
+        _keep_apart_from_forks(signed[0])
+        return signed
 
 
 class Connection:
@@ -323,6 +331,20 @@ def whole_body(response: Any) -> bytes:
 
 def md5_base64(body: bytes) -> str:
     return base64.b64encode(hashlib.md5(body, usedforsecurity=False).digest()).decode()
+
+
+signing: Final = fork_safe_lock()
+"""Held while OpenSSL works on a key: it has locks of its own, which a child would inherit as a thread held them."""
+
+
+def _keep_apart_from_forks(signer: Any) -> None:
+    sign = signer.do_request_sign
+
+    def sign_under_the_lock(*args: Any, **options: Any) -> Any:
+        with signing:
+            return sign(*args, **options)
+
+    signer.do_request_sign = sign_under_the_lock
 
 
 def _read_environment_once(base: Any) -> None:

@@ -308,9 +308,12 @@ class PostgreSQLEngine(SQLServerEngine[PostgreSQLConnection], CommitsTogether, C
         return await self._read(partial(postgresql_search.search, self.sql, terms, limit, prefix), at_once=True)
 
     async def index_until(self, prefix: str, deadline: Deadline) -> bool:
-        for thread, after in await self._read(partial(postgresql_search.behind, self.sql, prefix)):
-            if self.reading_only or not await self._index(thread, after, deadline):
-                return False
+        last = ""
+        while threads := await self._read(partial(postgresql_search.behind, self.sql, prefix, last)):
+            for _, thread, after in threads:
+                if self.reading_only or not await self._index(thread, after, deadline):
+                    return False
+            last = threads[-1][0]
         return True
 
     async def _index(self, thread: int, after: int, deadline: Deadline) -> bool:

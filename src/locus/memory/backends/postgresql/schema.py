@@ -1,11 +1,12 @@
 """The tables in PostgreSQL, their migrations, and the SQL of PostgreSQL.
 
-    locus_threads      one row a thread: its id, its counter of sequence numbers, when it expires
+    locus_threads      one row a thread: its id, its counter of sequence numbers, when it expires; `unindexed` is true
+                       if the full text lacks something of it: that is indexed up to `indexed_seq`
     locus_checkpoints  one row a checkpoint: who, when, metadata (jsonb), head and manifest (json)
     locus_runs         one row a run: `items` is a jsonb array (see `locus.memory.model.records`)
     locus_writes       pending writes: `value` is jsonb, or NULL if zlib has packed the JSON into `packed` (bytea)
     locus_search       full text, brought up to date by the next search: one row a run, or a checkpoint's own text
-    locus_indexed      how far, in each thread, the full text has got
+    locus_indexed      how far, in each thread, the full text has got: for versions that do not know format 4, too
     locus_format       the version of these tables
 
 With `partitions`, all tables that have the thread in their key are partitioned by its hash (`partitioned/tables.sql`).

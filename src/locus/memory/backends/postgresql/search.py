@@ -3,7 +3,8 @@
 A save does not pay for search: the next search indexes, in portions, what was saved since the last one. The sequence
 numbers of one thread are given out in the order of commits, because each save holds the thread's lock. So one number a
 thread says how far its index has got. (There is no such number for all threads together: of two checkpoints, the one
-with the lower number may be committed later.)
+with the lower number may be committed later.) The server compares it with the thread's last one whenever the row is
+written, and an index has the threads that are behind. Only the first save after a search changes that index.
 
 `locus.memory.model.ids.words` says what a word is, for all backends alike; PostgreSQL gets its vectors ready-made. It
 refuses a vector of more than a megabyte. Such a row has no vector, and every search reads the row itself.
@@ -18,7 +19,7 @@ from typing import Any, NamedTuple
 from locus.memory.backends.postgresql.schema import PostgreSQLFlavour
 from locus.memory.backends.sql.flavour import Row, Steps
 from locus.memory.backends.sql.read import within
-from locus.memory.backends.sql.search import row_hits
+from locus.memory.backends.sql.search import THREADS_AT_ONCE, row_hits
 from locus.memory.model.ids import digest, words
 from locus.memory.model.matching import best_hits, score, searchable
 from locus.memory.model.records import Hit
@@ -58,14 +59,18 @@ def vector(text: str) -> str | None:
     return made if size < MOST_BYTES else None
 
 
-def behind(sql: PostgreSQLFlavour, prefix: str) -> Steps[list[Row]]:
-    """List the threads of a prefix that have something to index: their keys, and how far the index has got."""
+def behind(sql: PostgreSQLFlavour, prefix: str, after: str) -> Steps[list[Row]]:
+    """List the next threads of a prefix that have something to index: id as stored, key, how far the index has got.
+
+    Ids are in order. With an end to their number, no statistics make the server read all threads instead of the index.
+    """
     here, bounds = within(sql, prefix)
+    up_to = f"SELECT i.up_to FROM {sql.indexed} i WHERE i.thread = t.id"
     return (
         yield (
-            f"SELECT t.id, coalesce(i.up_to, 0) FROM {sql.threads} t LEFT JOIN {sql.indexed} i ON i.thread = t.id"
-            f" WHERE t.last_seq > coalesce(i.up_to, 0) AND {here} ORDER BY t.id",
-            bounds,
+            f"SELECT t.thread_id, t.id, coalesce(({up_to}), 0) FROM {sql.threads} t"
+            f" WHERE t.unindexed AND {here} AND t.thread_id > ? ORDER BY t.thread_id LIMIT {THREADS_AT_ONCE}",
+            (*bounds, after),
         )
     )
 
@@ -115,6 +120,7 @@ def add(sql: PostgreSQLFlavour, portion: ThreadPortion, vectors: Sequence[str | 
         " ON CONFLICT (thread) DO UPDATE SET up_to = excluded.up_to",
         (portion.thread, portion.up_to),
     )
+    yield f"UPDATE {sql.threads} SET indexed_seq = ? WHERE id = ?", (portion.up_to, portion.thread)
     return portion.up_to
 
 
