@@ -15,6 +15,8 @@ from typing import Any, get_args
 
 import pytest
 
+import locus.memory.long_term.held
+import locus.memory.long_term.rows
 from benchmarks.recall.facts import FACTS, QUESTIONS
 from locus.errors import (
     ConfigurationError,
@@ -25,7 +27,9 @@ from locus.errors import (
 )
 from locus.memory import LongTermMemory
 from locus.memory.long_term.embedding import Embedder
+from locus.memory.long_term.memory import Put
 from locus.memory.long_term.ranking import By
+from locus.memory.long_term.rows import KEPT_ITEMS
 from locus.memory.long_term.vectors import HeldVectors, Vectors, cosine, read_vectors, stored_vectors, vectors_of
 from locus.memory.long_term.words import question_terms, terms_of
 
@@ -88,17 +92,37 @@ def _question_of(rng: random.Random) -> str:
     return " ".join(rng.choice(["abba", "cab", "dig", "fig", "jade", "head", "bead"]) for _ in range(3))
 
 
+@pytest.mark.parametrize("kept_items", [KEPT_ITEMS, 20])
 @pytest.mark.parametrize("where", ["memory", "sqlite"])
-async def test_every_way_gives_the_answer_of_comparing_everything(where: str, tmp_path: Path) -> None:
+async def test_every_way_gives_the_answer_of_comparing_everything(
+    where: str, kept_items: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Held or in portions, filtered or not, in pages or at once: the answer is that of exact cosines of everything."""
+    for module in (locus.memory.long_term.rows, locus.memory.long_term.held):
+        monkeypatch.setattr(module, "KEPT_ITEMS", kept_items)
     rng = random.Random(7)
     url = "memory" if where == "memory" else f"sqlite:{tmp_path / 'm.db'}"
     held = LongTermMemory(url, embed=letters)
-    facts = {f"k{number:03}": _question_of(rng) + " " + _question_of(rng) for number in range(300)}
-    await held.put_batch(
-        ((*USER, str(n % 3)), key, {"text": t, "n": n % 10}) for n, (key, t) in enumerate(facts.items())
-    )
     portions = LongTermMemory(held._opened, embed=letters, index_mb=0)
+    names = [f"k{number:03}" for number in range(200)]
+    await held.put_batch(_puts(rng, names[::2]))
+    await _compare(rng, held, portions)
+    # What came later is in its place, too, and what was replaced or removed is in none.
+    await held.put_batch(_puts(rng, [*names[1::2], *names[:20:2]]))
+    for number in range(30, 60):
+        await held.delete((*USER, str(number % 3)), names[number])
+    await _compare(rng, held, portions)
+    await held.close()
+
+
+def _puts(rng: random.Random, names: Sequence[str]) -> Iterable[Put]:
+    for name in names:
+        number = int(name[1:])
+        text = _question_of(rng) + " " + _question_of(rng)
+        yield Put((*USER, str(number % 3)), name, {"text": text, "n": number % 10})
+
+
+async def _compare(rng: random.Random, held: LongTermMemory, portions: LongTermMemory) -> None:
     filters: list[dict[str, Any]] = [{}, {"n": 3}, {"n": {"$gte": 8}}]
     for by, wanted in product(get_args(By), filters):
         query = _question_of(rng)
@@ -114,7 +138,6 @@ async def test_every_way_gives_the_answer_of_comparing_everything(where: str, tm
             exact = {hit.key: _stored(letters([hit.value["text"]])[0]).similarity(vector) for hit in admitted}
             best = sorted(admitted, key=lambda hit: (-exact[hit.key], hit.namespace, hit.key))[:40]
             assert [(hit.key, hit.similarity) for hit in answer] == [(hit.key, exact[hit.key]) for hit in best]
-    await held.close()
 
 
 async def test_hybrid_is_the_sum_of_both() -> None:
@@ -168,7 +191,7 @@ def test_a_stored_vector_keeps_every_cosine() -> None:
         widths = set()
         for vector in _vectors_of_every_kind(rng, dimension):
             stored = _stored(vector)
-            width = len(stored.rows[0]) // dimension
+            width = stored.numbers()[0].itemsize
             error = abs(stored.similarity(asked) - cosine(vector, asked))
             assert error <= sqrt(dimension) / (1_016 if width == 1 else 2 * 32_767) + 1e-12
             widths.add(width)

@@ -77,7 +77,13 @@ def place_of(name: str) -> tuple[Namespace, str] | None:
 
 def whole_name(namespace: Iterable[str], key: str) -> str:
     """The id of an item before it is cut."""
-    return f"{keys_of(namespace)}{checked_key(key).replace('~', '~0')}"
+    path_of(namespace)
+    return joined_name(tuple(namespace), checked_key(key))
+
+
+def joined_name(namespace: Namespace, key: str) -> str:
+    """The `whole_name` of an item whose namespace and key were checked."""
+    return f"{_joined(namespace)}!{key.replace('~', '~0')}"
 
 
 def keys_of(namespace: Iterable[str]) -> str:
