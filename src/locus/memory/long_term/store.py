@@ -506,7 +506,7 @@ def _place_of(change: Item | Place) -> Place:
 
 def _size_of(draft: Item) -> int:
     """About how many characters a version has."""
-    vectors = 0 if draft.vectors is None else sum(map(len, draft.vectors.rows))
+    vectors = 0 if draft.vectors is None else sum(map(len, draft.vectors.texts))
     return len(str(draft.value)) + len(str(draft.metadata)) + vectors
 
 
