@@ -14,8 +14,7 @@ Copy threads from one store to another, with their history, forks, namespaces, m
   locus copy sqlite:///agents.db postgresql://locus@localhost/agents
   locus copy --token-file token https://locus.example.org sqlite:///agents.db
 
-What LangGraph's long-term memory (LocusStore) keeps in the same database is copied, too, unless --threads chooses some
-threads; between SQLite and PostgreSQL.
+The items of long-term memory are copied, too, in their newest versions, unless --threads chooses some threads.
 
 The source is only read. Threads that are already at the destination are verified and brought up to date."""
 

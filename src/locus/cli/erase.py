@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 _DESCRIPTION = """\
 Delete every thread whose id begins with a prefix, with all its checkpoints, pending writes and entries of indexes; and
-the items of LangGraph's long-term memory whose namespaces begin with it (acme/ means the namespace ("acme", …)).
+the items of long-term memory whose namespaces begin with it (acme/ means the namespace ("acme", …)).
 Shows what would be deleted; --apply does it. It can be repeated: what is gone is gone.
 
   locus erase acme/

@@ -107,7 +107,7 @@ def summary(report: Report) -> str:
     ]
     if report.items:
         items = "" if report.dry_run else f": {report.items_moved:,} moved"
-        lines.append(f"{report.items:,} items of LangGraph's long-term memory{items}")
+        lines.append(f"{report.items:,} items of long-term memory{items}")
     if not report.dry_run:
         lines.append(f"{report.verified:,} checkpoints verified, in {report.seconds:.1f} s")
     return "\n".join(lines)

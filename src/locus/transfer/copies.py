@@ -1,8 +1,9 @@
-"""`copy_store`: copies threads between two Locus stores, and the items of LangGraph's long-term memory with them."""
+"""`copy_store`: copies threads between two Locus stores, and the items of long-term memory with them."""
 
 from __future__ import annotations
 
 from locus.errors import ConfigurationError
+from locus.memory.engine import NothingThereError
 from locus.transfer.move import move
 from locus.transfer.read import StoreSource
 from locus.transfer.report import Progress, Report
@@ -23,7 +24,7 @@ async def copy_store(
 ) -> Report:
     """Copy the threads that match a pattern from one store to another. Both are given as URLs; see `move.move`.
 
-    The tokens are for stores on servers. The items that a `LocusStore` keeps in the same database are copied too,
+    The tokens are for stores on servers. The items of long-term memory are copied too,
     unless a pattern chooses some threads.
     """
     origin, target = open_to_read(source, source_token), open_store(destination, destination_token)
@@ -35,16 +36,21 @@ async def copy_store(
         count = await items.count() if items is not None else 0
         opened = await open_existing(destination, destination_token) if dry_run else target
         try:
-            report = await move(
-                StoreSource(origin),
-                opened,
-                name=name,
-                pattern=pattern,
-                dry_run=dry_run,
-                jobs=jobs,
-                progress=progress,
-                required=not count,
-            )
+            try:
+                report = await move(
+                    StoreSource(origin),
+                    opened,
+                    name=name,
+                    pattern=pattern,
+                    dry_run=dry_run,
+                    jobs=jobs,
+                    progress=progress,
+                    required=not count,
+                )
+            except NothingThereError:
+                if not count:
+                    raise
+                report = Report(origin.engine.identity, name, dry_run)  # there is a memory without threads
             if items is not None and count:
                 await items.copy(target, report)
             return report

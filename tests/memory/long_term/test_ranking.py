@@ -7,6 +7,8 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
 from itertools import product
 from math import sqrt
 from pathlib import Path
@@ -277,6 +279,30 @@ async def test_a_search_reads_only_what_has_changed(tmp_path: Path, monkeypatch:
     assert found_keys(await memory.search((), "fig", limit=50)) == [*names[4:], "new"]
     await memory.close()
     await other.close()
+
+
+@pytest.mark.parametrize("where", ["memory", "sqlite"])
+async def test_an_item_that_was_let_live_longer_is_found_after_its_first_end(
+    where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    memory = LongTermMemory("memory" if where == "memory" else f"sqlite:{tmp_path / 'm.db'}")
+    await memory.put(USER, "ends", "fig", ttl_seconds=3_600)
+    item = await memory.put(USER, "stays", "fig", ttl_seconds=3_600)
+    assert found_keys(await memory.search((), "fig")) == ["ends", "stays"]
+    await memory._items.refresh(replace(item, ttl_seconds=3 * 3_600))
+    await memory._items.delete(USER, "ends")
+    await memory.put(USER, "ends", "fig", ttl_seconds=3_600)
+    assert found_keys(await memory.search((), "fig")) == ["ends", "stays"]
+
+    class Later(datetime):
+        @classmethod
+        def now(cls, tz: Any = None) -> datetime:
+            return datetime.now(tz) + timedelta(hours=2)
+
+    for module in (locus.memory.long_term.held, locus.memory.long_term.store):
+        monkeypatch.setattr(module, "datetime", Later)
+    assert found_keys(await memory.search((), "fig")) == ["stays"]
+    await memory.close()
 
 
 async def test_vectors_of_another_model_are_an_error_until_they_are_made_anew(tmp_path: Path) -> None:

@@ -205,6 +205,12 @@ class Rows:
         if self.items is not None:
             self.items.pop(row, None)
 
+    def ended(self, now: datetime) -> list[int]:
+        """The rows whose items have ended, unless they were let live longer since they were read."""
+        if not self._ends or self._ends[0][0] > now:
+            return []
+        return [row for end, row in self._ends if end <= now and self._alive[row]]
+
     def drop_ended(self, now: datetime) -> None:
         """Hold those no longer that have ended."""
         while self._ends and self._ends[0][0] <= now:
