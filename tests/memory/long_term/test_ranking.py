@@ -13,7 +13,7 @@ from itertools import product
 from math import sqrt
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, get_args
+from typing import Any, Self, get_args
 
 import pytest
 
@@ -193,7 +193,7 @@ def test_a_stored_vector_keeps_every_cosine() -> None:
         widths = set()
         for vector in _vectors_of_every_kind(rng, dimension):
             stored = _stored(vector)
-            width = stored.numbers()[0].itemsize
+            width = stored.numbers[0].itemsize
             error = abs(stored.similarity(asked) - cosine(vector, asked))
             assert error <= sqrt(dimension) / (1_016 if width == 1 else 2 * 32_767) + 1e-12
             widths.add(width)
@@ -213,7 +213,7 @@ async def test_stored_vectors_find_what_exact_ones_find() -> None:
     made = await embedder.embed([*FACTS.values(), *others], stored=True)
     asked = np.array(await embedder.embed([question for question, _ in QUESTIONS]))
     exact = np.array(made)
-    kept = np.array([_stored(vector).numbers()[0] for vector in made], np.float64)
+    kept = np.array([_stored(vector).numbers[0] for vector in made], np.float64)
     first = [np.argsort(-(asked @ some.T) / np.linalg.norm(some, axis=1), axis=1)[:, :10] for some in (exact, kept)]
     shared = [len(set(one) & set(other)) / 10 for one, other in zip(*first, strict=True)]
     assert np.mean(shared) >= 0.99
@@ -296,8 +296,8 @@ async def test_an_item_that_was_let_live_longer_is_found_after_its_first_end(
 
     class Later(datetime):
         @classmethod
-        def now(cls, tz: Any = None) -> datetime:
-            return datetime.now(tz) + timedelta(hours=2)
+        def now(cls, tz: Any = None) -> Self:
+            return super().now(tz) + timedelta(hours=2)
 
     for module in (locus.memory.long_term.held, locus.memory.long_term.store):
         monkeypatch.setattr(module, "datetime", Later)

@@ -17,7 +17,9 @@ from array import array
 from base64 import b85decode, b85encode
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from math import fsum, isfinite, sqrt
+from operator import mul
 from sys import byteorder
 from typing import Any
 
@@ -49,12 +51,13 @@ class Vectors:
     """Whole numbers with a sign, of one byte each or of two, the less significant one first. JSON holds no bytes, so
     they are in base 85 (of `base64`)."""
 
+    @cached_property
     def numbers(self) -> list[array[int]]:
         return [_numbers(b85decode(text), self.dimension) for text in self.texts]
 
     def similarity(self, asked: Sequence[float]) -> float:
-        """The cosine with a vector; of several, the greatest. It is rounded once, and so the same everywhere."""
-        return max(cosine(row, asked) for row in self.numbers())
+        """The cosine with a vector; of several, the greatest. It is the same everywhere."""
+        return max(cosine(row, asked) for row in self.numbers)
 
 
 @dataclass
@@ -110,8 +113,8 @@ def checked_vector(vector: Any, dimension: int | None = None) -> list[float]:
 
 def cosine(left: Sequence[float], right: Sequence[float]) -> float:
     """The cosine of two vectors; 0 if one of them has no length."""
-    lengths = sqrt(fsum(a * a for a in left)) * sqrt(fsum(b * b for b in right))
-    return fsum(a * b for a, b in zip(left, right, strict=True)) / lengths if lengths else 0.0
+    lengths = sqrt(fsum(map(mul, left, left))) * sqrt(fsum(map(mul, right, right)))
+    return fsum(map(mul, left, right)) / lengths if lengths else 0.0
 
 
 class HeldVectors:
