@@ -199,7 +199,11 @@ class ItemStore:
 
     async def erase(self, prefix: Namespace, *, dry_run: bool = False) -> int:
         """Remove all items below a namespace, ended or damaged ones as well; return how many threads that were."""
-        path, erased = path_of(prefix), 0
+        return await self.erase_under(path_of(prefix), dry_run=dry_run)
+
+    async def erase_under(self, path: str, *, dry_run: bool = False) -> int:
+        """Remove all items whose names begin so."""
+        erased = 0
         for hidden in (False, True):
             after = ""
             while names := await self._names(path, after, hidden=hidden):
