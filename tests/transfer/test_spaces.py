@@ -23,6 +23,7 @@ from locus.repair import repair
 from locus.testing.processes.workers import Crew
 from locus.transfer import copy_store
 from tests.cli.terminals import Commands
+from tests.memory.long_term.test_old_items import SQLITE
 from tests.transfer.kill_jobs import copy_and_die
 
 LONG = ("users", "x" * 300, "y" * 300)
@@ -123,6 +124,44 @@ async def test_a_destination_that_keeps_no_items_is_a_problem(tmp_path: Path, mo
         "1 effects were not copied",
         "4 items of long-term memory were not copied",
     ]
+
+
+async def test_items_of_an_older_version_are_not_left_behind(locus: Commands, tmp_path: Path) -> None:
+    """They are in a table of their own until the memory is used for the first time."""
+    with closing(sqlite3.connect(tmp_path / "a.db")) as connection:
+        connection.executescript(SQLITE)
+        row = ["acme/", "k", '{"n": 1}', "2025-01-01T00:00:00.000000+00:00", "2025-01-01T00:00:00.000000+00:00"]
+        connection.execute("INSERT INTO locus_store VALUES (?, ?, ?, ?, ?, NULL, NULL)", row)
+        connection.commit()
+    for command in (["copy", "sqlite:a.db", "sqlite:b.db"], ["erase", "acme/"], ["doctor"]):
+        said = locus.piped(*command, cwd=tmp_path, env={"LOCUS_STORE": "sqlite:a.db"})
+        assert "`locus migrate --apply` once" in said.out + said.err
+    async with sqlite_checkpointer(tmp_path / "a.db") as handle:
+        await handle.save(AgentState(), "t")
+    assert locus.piped("migrate", "--apply", "-s", "sqlite:a.db", cwd=tmp_path).code == 0
+    assert locus.piped("copy", "sqlite:a.db", "sqlite:b.db", cwd=tmp_path).code == 0
+    async with sqlite_checkpointer(tmp_path / "b.db") as handle:
+        assert await LongTermMemory(handle).get(("acme",), "k") == {"n": 1}
+
+
+async def test_an_item_whose_older_versions_are_gone_is_brought_up_to_date(tmp_path: Path) -> None:
+    """Here or there: its newest version counts, and what was changed at the destination since stays."""
+    source, url = f"sqlite:{tmp_path / 'a.db'}", f"sqlite:{tmp_path / 'b.db'}"
+    async with sqlite_checkpointer(tmp_path / "a.db") as handle, sqlite_checkpointer(tmp_path / "b.db") as target:
+        memory, copied = LongTermMemory(handle), LongTermMemory(target)
+        for key in ("swept", "again", "there"):
+            await memory.put(("a",), key, 1)
+            await memory.put(("a",), key, 2)
+        await copy_store(source, url)
+        await memory.put(("a",), "swept", 3)
+        assert await memory.sweep(keep_last=1) == 4
+        await memory.delete(("a",), "again")
+        await memory.put(("a",), "again", 3)
+        await copied.put(("a",), "there", 4)
+        report = await copy_store(source, url)
+        assert report.ok, report.as_dict()
+        assert (report.spaces["memory"].done, report.items) == (3, 3)
+        assert [await copied.get(("a",), key) for key in ("swept", "again", "there")] == [3, 3, 4]
 
 
 @pytest.mark.crash

@@ -10,8 +10,8 @@ from locus.errors import ConfigurationError
 
 _DESCRIPTION = """\
 Copy threads from one store to another, with their history, forks, namespaces, metadata, times and pending writes.
-Long-term memory and effects are copied, too, with all their versions, unless --threads chooses some threads; and so is
-what LangGraph's long-term memory (LocusStore) keeps in the same database, between SQLite and PostgreSQL.
+The items of long-term memory and effects are copied, too, with all their versions, unless --threads chooses some
+threads.
 
   locus copy sqlite:///agents.db postgresql://locus@localhost/agents
   locus copy --token-file token https://locus.example.org sqlite:///agents.db

@@ -18,8 +18,7 @@ if TYPE_CHECKING:
 
 _DESCRIPTION = """\
 Delete every thread whose id begins with a prefix, with all its checkpoints, pending writes, effects and entries of
-indexes; and the items of long-term memory, LangGraph's as well, whose namespaces begin with it (acme/ means the
-namespace ("acme", …)).
+indexes; and the items of long-term memory whose namespaces begin with it (acme/ means the namespace ("acme", …)).
 Shows what would be deleted; --apply does it. It can be repeated: what is gone is gone.
 
   locus erase acme/
@@ -39,7 +38,6 @@ def configure(command: argparse.ArgumentParser) -> None:
 async def run(store: CheckpointStore, options: argparse.Namespace, terminal: Terminal) -> int | None:
     from locus.looking.spaces import is_there, spaces_of
     from locus.looking.usage import thread_ids
-    from locus.transfer.store_items import StoreItems
 
     prefix = options.prefix
     if not prefix:
@@ -75,7 +73,6 @@ async def run(store: CheckpointStore, options: argparse.Namespace, terminal: Ter
                     bar.show(count)
             async for thread_id in _unlisted(store, prefix):
                 unlisted += await erased(thread_id)
-        items += await StoreItems(store).erase(prefix, dry_run=not options.apply)
     if terminal.json:
         terminal.document(
             {

@@ -106,16 +106,12 @@ def summary(report: Report) -> str:
         f"{report.source} -> {report.destination}",
         f"{report.done:,} of {report.threads:,} threads, {report.checkpoints:,} checkpoints: {moved}",
     ]
-    if report.items:
-        items = "" if report.dry_run else f": {report.items_moved:,} moved"
-        lines.append(f"{report.items:,} items of LangGraph's long-term memory{items}")
     for name, part in report.spaces.items():
         from locus.memory.model.spaces import KEY_SPACES
 
         versions = f"{part.moved:,} versions {'would be moved' if report.dry_run else 'moved'}"
-        lines.append(
-            f"{part.done:,} of {part.threads:,} {KEY_SPACES[name]}: {versions}, {part.present:,} were there already"
-        )
+        kept = f"{part.done:,} of {part.threads:,} {KEY_SPACES[name]}"
+        lines.append(f"{kept}: {versions}, {part.present:,} were there already")
     verified = report.verified + sum(part.verified for part in report.spaces.values())
     if not report.dry_run:
         lines.append(f"{verified:,} checkpoints verified, in {report.seconds:.1f} s")

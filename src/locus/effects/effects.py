@@ -21,7 +21,8 @@ import json
 import time
 from collections import OrderedDict
 from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
-from contextlib import aclosing
+from contextlib import aclosing, contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import PurePath
@@ -161,13 +162,16 @@ class Effects:
     async def _done(self, step: InStore | ByUser) -> Any:
         if isinstance(step, InStore):
             return await (finished(step.work) if step.whole else step.work)
-        renewing = None if step.claim is None else asyncio.create_task(self._keep(step.claim))
-        try:
+        if step.claim is None:
             value = step.call()
             return await value if inspect.isawaitable(value) else value
+        renewing = asyncio.create_task(self._keep(step.claim))
+        try:
+            with made_now(step.claim.effect):
+                value = step.call()
+                return await value if inspect.isawaitable(value) else value
         finally:
-            if renewing is not None:
-                await ended(renewing)
+            await ended(renewing)
 
     async def _keep(self, claim: Claim) -> None:
         """Renew the lease of a claim again and again."""
@@ -429,6 +433,24 @@ class Effects:
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({type(self.engine).__name__})"
+
+
+_current: ContextVar[Effect] = ContextVar("locus_effect")
+
+
+@contextmanager
+def made_now(effect: Effect) -> Generator[None]:
+    """Let `current_effect` be this one."""
+    token = _current.set(effect)
+    try:
+        yield
+    finally:
+        _current.reset(token)
+
+
+def current_effect() -> Effect | None:
+    """The effect that is being made right here. Its `idempotency_key` is for a receiver. None outside of a call."""
+    return _current.get(None)
 
 
 def _with_key(call: Callable[..., Any], idempotency_key: str) -> Callable[[], Any]:

@@ -27,6 +27,14 @@ class _Quoted(Formatter):
         return quote(format(value, format_spec), safe=" @:.-_")
 
 
+def key_from(key: str, arguments: Mapping[str, Any]) -> str:
+    """The key of a call with these arguments."""
+    try:
+        return _Quoted().vformat(key, (), arguments)
+    except (LookupError, AttributeError) as error:
+        raise ConfigurationError(f"the key {key!r:.80} names an argument that this call does not have") from error
+
+
 def keyed(effects: Effects, key: str | Callable[..., str], terms: Terms, function: Callable[..., Any]) -> Any:
     """The function with its calls made through a ledger."""
     signature = inspect.signature(function)
@@ -43,7 +51,7 @@ def keyed(effects: Effects, key: str | Callable[..., str], terms: Terms, functio
         bound = shown.bind(*args, **kwargs)
         given = dict(bound.arguments)
         bound.apply_defaults()
-        name = _Quoted().vformat(key, (), bound.arguments) if isinstance(key, str) else key(*args, **kwargs)
+        name = key_from(key, bound.arguments) if isinstance(key, str) else key(*args, **kwargs)
 
         def call(**more: Any) -> Any:
             return function(*args, **kwargs, **more)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Coroutine, Generator
 from contextlib import contextmanager
 from typing import Any, Self, TypeVar, Unpack
 
-from locus.effects.effects import ByUser, Claim, Effects, InStore
+from locus.effects.effects import ByUser, Claim, Effects, InStore, made_now
 from locus.effects.terms import Terms, checked_terms
 from locus.errors import ConfigurationError
 from locus.memory.runtime.direct import run
@@ -54,7 +54,7 @@ class SyncEffects:
             return self._run(step.work)
         if step.claim is None:
             return _checked(step.call())
-        with self._kept(step.claim):
+        with self._kept(step.claim), made_now(step.claim.effect):
             return _checked(step.call())
 
     @contextmanager

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from locus.errors import CapabilityError, LocusError
+from locus.errors import CapabilityError, ConfigurationError, LocusError
 from locus.memory.engine import Maintains, NothingThereError
+from locus.memory.long_term.store import SPACE, ItemStore, has_old_items
 from locus.memory.model.records import StoredFormat
 from locus.memory.model.spaces import KEY_SPACES
 from locus.memory.store import CheckpointStore
@@ -25,19 +26,27 @@ async def stored_format(store: CheckpointStore) -> StoredFormat | None:
 
 
 async def spaces_of(store: CheckpointStore, names: Iterable[str] = KEY_SPACES) -> dict[str, CheckpointStore]:
-    """The key spaces of a store that are there, by name. If it is opened for reading only, none is made."""
+    """The key spaces of a store that are there, by name. If it is opened for reading only, none is made.
+
+    Items that an older version has kept in a table of their own count as there, and their first use moves them.
+    """
     found: dict[str, CheckpointStore] = {}
     for name in names:
         try:
-            space = store.key_space(name)
+            space = ItemStore(store, name).store
             formats = await stored_format(space)
-            if formats is None:
-                async with space.using():
-                    pass
+            if formats is not None and not formats.found:
+                if name != SPACE or not await has_old_items(store.engine, space.engine):
+                    continue
+                if space.engine.reading_only:
+                    raise ConfigurationError(
+                        "this store has items of an older version, which the first use of its memory moves: run "
+                        "`locus migrate --apply` once"
+                    )
+            async with space.using():
+                found[name] = space
         except (CapabilityError, NothingThereError):
             continue
-        if formats is None or formats.found:
-            found[name] = space
     return found
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 from locus.core.protocols import CheckpointerCapabilities
 from locus.errors import CheckpointNotFoundError
 from locus.hints import options_of_open_store, with_own_options
+from locus.memory.checkpointer import Checkpointer
 from locus.memory.item_log import ItemLog
 from locus.memory.model.arguments import checked_limit
 from locus.memory.model.ids import check_id, check_ids
@@ -23,7 +24,7 @@ from locus.threads.document import Document, Lists
 from locus.threads.encoded import EncodedDocument, VersionWithWrites, read_versions
 
 if TYPE_CHECKING:
-    from locus.memory.item_table import ItemTable
+    from locus.memory.long_term import LongTermMemory
 
 T = TypeVar("T")
 
@@ -158,11 +159,11 @@ class ThreadStore:
             check_id(thread_id)
         return self._logs(thread_id, namespace)
 
-    def items(self) -> ItemTable:
-        """The items beside the threads (see `ItemTable`). `CapabilityError` unless on SQLite or PostgreSQL."""
-        from locus.memory.item_table import ItemTable  # few adapters need it, and it needs much of the SQL backends
+    def long_term_memory(self, **options: Any) -> LongTermMemory:
+        """The long-term memory in this store, with the options of `LongTermMemory`. It ends with this store."""
+        from locus.memory.long_term import LongTermMemory  # few adapters need it
 
-        return ItemTable(self._store)
+        return LongTermMemory(Checkpointer(self._store), **options)
 
     async def entry(self, thread_id: str, namespace: str, checkpoint_id: str | None = None) -> Entry | None:
         """A checkpoint without its payload, by default the latest; None if it is not there."""

@@ -17,6 +17,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from importlib import import_module
+from operator import attrgetter
 from typing import Any
 
 from locus.errors import ConfigurationError, EmbeddingMismatchError
@@ -94,6 +95,8 @@ class RanksHeld:
         self._lock = fork_safe_lock()
 
     async def best(self, source: ItemSource, question: Question, most: int) -> list[Found]:
+        if question.by == "newest":
+            return await _newest(source, question, most)
         asked = await self._asked(question)
         if not asked.terms and asked.vector is None:
             return await _listed(source, question, most)
@@ -419,3 +422,13 @@ async def _listed(source: ItemSource, question: Question, most: int) -> list[Fou
             if len(best) >= most:
                 break
     return best[:most]
+
+
+async def _newest(source: ItemSource, question: Question, most: int) -> list[Found]:
+    """The items that pass the filter and were put last."""
+    best: list[Item] = []
+    async with aclosing(source.pages(question.prefix)) as pages:
+        async for page in pages:
+            admitted = [item for item in page if question.admits(item)]
+            best = heapq.nlargest(most, [*best, *admitted], key=attrgetter("updated_at"))
+    return list(map(found_of, best))

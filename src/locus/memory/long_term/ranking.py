@@ -20,7 +20,7 @@ PAGE = 500
 """The number of items that are read at once."""
 
 
-By = Literal["hybrid", "words", "vector"]
+By = Literal["hybrid", "words", "vector", "newest"]
 
 
 @dataclass(frozen=True)

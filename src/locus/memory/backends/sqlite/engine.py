@@ -11,7 +11,7 @@ import sqlite3
 import time
 import weakref
 from collections.abc import Callable, Hashable, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from datetime import datetime
 from functools import partial
 from typing import TypeVar
@@ -53,7 +53,15 @@ from locus.memory.backends.sqlite.schema import (
     script,
     sql_of,
 )
-from locus.memory.engine import CommitsTogether, CommitsWithWrites, Deadline, Engine, NothingCommitted, TellsState
+from locus.memory.engine import (
+    CommitsTogether,
+    CommitsWhole,
+    CommitsWithWrites,
+    Deadline,
+    Engine,
+    NothingCommitted,
+    TellsState,
+)
 from locus.memory.model.records import (
     Base,
     Commit,
@@ -78,6 +86,10 @@ NOT_UTF_8 = "Could not decode to UTF-8"
 """The beginning of the driver's error for a damaged text."""
 
 
+class _Refused(Exception):
+    """One of several commits cannot be written, so the others are not, either."""
+
+
 def _stored_version(file: SQLiteFile) -> int:
     """The format of the tables in a file; 0 if there are none."""
     return checked_version(file.current(), reading=True) if file.is_there() else 0
@@ -92,7 +104,7 @@ def _carry_out(change: ThreadChange[T], connection: sqlite3.Connection) -> T:
         return execute(connection, change(SQLiteThreads(connection)))
 
 
-class SQLiteEngine(SQLEngine, CommitsTogether, CommitsWithWrites, TellsState):
+class SQLiteEngine(SQLEngine, CommitsTogether, CommitsWhole, CommitsWithWrites, TellsState):
     """Threads in an SQLite file."""
 
     # The text of SQLite's own error may have what it could not read of a damaged file.
@@ -240,6 +252,11 @@ class SQLiteEngine(SQLEngine, CommitsTogether, CommitsWithWrites, TellsState):
             await asyncio.sleep(min(time.monotonic() - began, LONGEST_PAUSE))
         return result
 
+    async def carry_out(self, operation: Operation[T], *, writing: bool) -> T:
+        if not writing and not await self._reader.run(SQLiteFile.is_there):
+            raise self.nothing_there()
+        return await super().carry_out(operation, writing=writing)
+
     async def examine(self) -> list[Finding]:
         return await self._reader.run(lambda file: findings(file.current(), self._tables))
 
@@ -288,6 +305,19 @@ class SQLiteEngine(SQLEngine, CommitsTogether, CommitsWithWrites, TellsState):
             return outcomes
 
         return await self._run(self._writer, work)
+
+    async def commit_whole(self, group: Sequence[Commit]) -> list[Outcome] | None:
+        def work(connection: sqlite3.Connection) -> list[Outcome]:
+            outcomes = []
+            for commit in group:
+                outcomes.append(commit_within(connection, commit))
+                if outcomes[-1].verdict is not Verdict.COMMITTED:
+                    raise _Refused
+            return outcomes
+
+        with suppress(_Refused):
+            return await self._in_transaction(work)
+        return None
 
     async def find(self, key: str, value: str, limit: int, prefix: str = "") -> list[Entry]:
         return await self._read(partial(sqlite_read.find, self.sql, key, metadata_value(value), limit, prefix))
