@@ -62,9 +62,10 @@ async def run(store: CheckpointStore, options: argparse.Namespace, terminal: Ter
             return False
         return True
 
-    kept = {name: await _erased_items(store, name, options) for name in await spaces_of(store)}
+    spaces = await spaces_of(store)
+    kept = {name: await _erased_items(store, name, options) for name in spaces}
     items = kept.pop("memory", 0)
-    if await is_there(store) or not (items or kept):
+    if not spaces or await is_there(store):
         with ProgressLine(terminal.err, "threads") as bar:
             async for thread_id in thread_ids(store, prefix):
                 if await erased(thread_id):

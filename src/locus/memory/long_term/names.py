@@ -94,10 +94,11 @@ def keys_of(namespace: Iterable[str]) -> str:
 def tenant_paths(prefix: str) -> set[str]:
     """What the names of a tenant's items begin with, if the ids of the tenant's threads begin with `prefix`.
 
-    A namespace may have one label for what an id parts with slashes or colons: `user:42/` is both ("user", "42") and
-    ("user:42",).
+    A namespace may have one label for what an id parts with slashes or colons: `user:42/` and `user:42:` are both
+    ("user", "42") and ("user:42",).
     """
-    return {path_of(text.split("/"))[:-1] for text in (prefix, prefix.replace(":", "/"))}
+    texts = (prefix, prefix.replace(":", "/"), f"{prefix[:-1]}/" if prefix.endswith(":") else prefix)
+    return {path_of(text.split("/"))[:-1] for text in texts}
 
 
 def within(path: str) -> str:
