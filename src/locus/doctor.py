@@ -132,6 +132,7 @@ async def _examined(store: CheckpointStore, *, read_all: bool, progress: Progres
                     examination.findings.append(_older(formats))
                 if isinstance(engine, Maintains):
                     examination.findings += await engine.examine()
+                    examination.findings += await engine.examine_indexes() if read_all else []
         except ConfigurationError as error:
             if not is_older:
                 raise

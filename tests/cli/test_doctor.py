@@ -643,10 +643,10 @@ def test_an_older_format_in_redis_is_migrated(request: pytest.FixtureRequest, tm
         with store.client() as client:
             client.hset(f"{store.prefix}format", "version", 1)
             assert severities(examined(store), "format 1") == ["note"]
-            assert command("migrate", "-s", url_of(store)).out == "would migrate from format 1 to 2\n"
+            assert command("migrate", "-s", url_of(store)).out == "would migrate from format 1 to 3\n"
             assert client.hget(f"{store.prefix}format", "version") == b"1"
-            assert command("migrate", "-s", url_of(store), "--apply").out == "migrated from format 1 to 2\n"
-            assert client.hget(f"{store.prefix}format", "version") == b"2"
+            assert command("migrate", "-s", url_of(store), "--apply").out == "migrated from format 1 to 3\n"
+            assert client.hget(f"{store.prefix}format", "version") == b"3"
         assert examined(store)["checkpoints"] == 8
 
 

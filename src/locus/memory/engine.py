@@ -420,6 +420,10 @@ class Maintains:
         """
         return []
 
+    async def examine_indexes(self) -> list[Finding]:
+        """Look for what lists and lookups would miss, because an index has lost it. May go over everything stored."""
+        return []
+
     async def mend(self, finding: Finding) -> None:
         """Carry out `Finding.repair` of a finding that `examine` reported."""
         raise CapabilityError(f"{type(self).__name__} cannot repair this")

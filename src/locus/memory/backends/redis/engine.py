@@ -226,7 +226,10 @@ class RedisEngine(
         return None
 
     async def examine(self) -> list[Finding]:
-        return [*await findings(self._clients), *await index_findings(self._clients, self._layout)]
+        return await findings(self._clients)
+
+    async def examine_indexes(self) -> list[Finding]:
+        return await index_findings(self._clients, self._layout)
 
     async def stored_format(self) -> StoredFormat | None:
         (version,) = await self._clients.command("HMGET", self._layout.format_key, "version")
