@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from locus.memory.model import plan
+from locus.memory.model.alignment import Match, align
 from locus.memory.model.codec import decode, encode
 from locus.memory.model.digests import fingerprint
 from locus.memory.model.payloads import dict_payload
@@ -57,8 +58,12 @@ def test_a_list_that_has_grown_or_stayed_is_not_aligned(monkeypatch: pytest.Monk
     items: list[Any] = [{"n": number, "text": "x" * 100} for number in range(20)]
     plans.save(payload(items))
     aligned: list[Any] = []
-    real = plan.align
-    monkeypatch.setattr(plan, "align", lambda old, new: aligned.append(new) or real(old, new))
+
+    def noted(old: Any, new: Any) -> list[Match]:
+        aligned.append(new)
+        return align(old, new)
+
+    monkeypatch.setattr(plan, "align", noted)
     for step, version in enumerate(([*items, {"n": 20}], [*items, {"n": 20}], [*items, {"n": 20}, {"n": 21}])):
         plans.save(payload(version), base=step)
         assert plans.read(step + 1) == data(version)
