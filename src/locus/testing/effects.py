@@ -30,8 +30,8 @@ from locus.testing.processes.workers import Crew
 CHOICES = ("raise", "retry", "reconcile")
 EACH = 2
 """How many orders of a round have each of these terms."""
-LONGEST_WAIT = 0.1
-"""The most seconds that a worker is let work before it is killed."""
+LONGEST_WAIT = 0.02
+"""The most seconds between the end of an order and the kill."""
 
 
 @dataclass
@@ -42,6 +42,8 @@ class EffectTally:
     cuts: int = 0
     orders: int = 0
     calls: int = 0
+    cut_off: int = 0
+    """Effects that were begun, and whose end the ledger has from somebody else, or not at all."""
     unknown: int = 0
     """Orders of "raise" whose outcome stayed unknown."""
     repeated: int = 0
@@ -51,7 +53,7 @@ class EffectTally:
     def __str__(self) -> str:
         return (
             f"{self.kills:,} kills, {self.cuts:,} cuts, {self.orders:,} effects, {self.calls:,} calls received; "
-            f"{self.unknown:,} stayed unknown at most once, {self.repeated:,} were repeated at least once; "
+            f"{self.cut_off:,} cut off: {self.unknown:,} stayed unknown, {self.repeated:,} arrived twice on their terms; "
             f"{len(self.findings)} violations"
         )
 
@@ -89,7 +91,8 @@ async def pay_under_kills(
             ]
             for worker in workers:
                 assert worker.hear() == {"ready": True}
-            told = [*workers[0].hear_until(time.monotonic() + rng.uniform(0, LONGEST_WAIT))]
+            told = [workers[0].hear() for _ in range(rng.randrange(len(orders)))]
+            told += workers[0].hear_until(time.monotonic() + rng.uniform(0, LONGEST_WAIT))
             if cut is not None and rng.random() < 0.5:
                 cut()
                 tally.cuts += 1
@@ -130,6 +133,7 @@ async def _check(
             "the ledger says something else": (effect is not None and (effect.state == "done") != bool(receipts))
             or (effect is not None and bool(receipts) and not any(each in str(effect.result) for each in receipts)),
         }
+        tally.cut_off += effect is not None and (effect.attempt > 1 or effect.state != "done" or bool(effect.note))
         tally.unknown += outcomes == {"unknown"}
         tally.repeated += len(got) > 1
         tally.findings += [f"{order}: {what}" for what, is_so in wrong.items() if is_so]
