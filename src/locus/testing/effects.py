@@ -53,7 +53,7 @@ class EffectTally:
     def __str__(self) -> str:
         return (
             f"{self.kills:,} kills, {self.cuts:,} cuts, {self.orders:,} effects, {self.calls:,} calls received; "
-            f"{self.cut_off:,} cut off: {self.unknown:,} stayed unknown, {self.repeated:,} arrived twice on their terms; "
+            f"{self.cut_off:,} cut off: {self.unknown:,} stayed unknown, {self.repeated:,} arrived twice as they may; "
             f"{len(self.findings)} violations"
         )
 
@@ -86,8 +86,9 @@ async def pay_under_kills(
                     seed=rng.randrange(10**6),
                     lease_seconds=lease_seconds,
                     turn=turn,
+                    ends=ends,
                 )
-                for _ in range(2)
+                for ends in (False, True)
             ]
             for worker in workers:
                 assert worker.hear() == {"ready": True}

@@ -62,11 +62,11 @@ async def make_until_killed(talk: Channel, url: str, receiver: str, key: str, wh
 
 
 async def pay_all(
-    talk: Channel, url: str, receiver: str, orders: list[str], seed: int, lease_seconds: float, turn: str
-) -> dict[str, str]:
+    talk: Channel, url: str, receiver: str, orders: list[str], seed: int, lease_seconds: float, turn: str, ends: bool
+) -> None:
     """Pay these orders while others do so, and report what came of each: a receipt, "unknown", or what was said last.
 
-    The first word of an order is what is done if its outcome is unknown. `turn` names a function that pays by a tool of
+    Without `ends`, the worker stays until it is killed. The first word of an order is what is done if its outcome is unknown. `turn` names a function that pays by a tool of
     a framework, as `module:name`; if it is empty, nothing is between.
     """
     rng, outcomes = random.Random(seed), dict[str, str]()
@@ -101,7 +101,8 @@ async def pay_all(
                     break
                 await asyncio.sleep(0.05)  # the store was out of reach
             talk.send(order=order, outcome=outcomes[order])
-    return outcomes
+    if not ends:
+        await asyncio.Event().wait()
 
 
 _MOST_TRIES = 200
