@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import AsyncGenerator, Callable
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
+from locus.effects import Effects
 from locus.errors import (
     BackendUnavailableError,
+    CapabilityError,
     CheckpointError,
     ConfigurationError,
     CorruptCheckpointError,
@@ -23,6 +25,7 @@ from locus.errors import (
     UnsupportedFormatError,
 )
 from locus.looking.reading import exported_pages
+from locus.memory.checkpointer import Checkpointer
 from locus.memory.engine import ForeignStoreError, Maintains, NotAllowedError, NothingThereError
 from locus.memory.model.codec import decode
 from locus.memory.model.payloads import dict_from
@@ -109,6 +112,7 @@ async def examine(
                         examination.damaged.append(damaged)
                     examination.threads += 1
                     progress(examination)
+            await _look_at_effects(store, examination)
     except LocusError as error:
         examination.findings.append(_cannot(error))
     return examination
@@ -171,6 +175,28 @@ async def _look_at_clock(store: CheckpointStore, examination: Examination) -> No
                 "set both by NTP. Order does not depend on clocks, but vacuums by age and expiry do",
             )
         )
+
+
+async def _look_at_effects(store: CheckpointStore, examination: Examination) -> None:
+    """Name the effects of which nobody knows whether they were made, if the store has a ledger."""
+    if not store.engine.reading_only:
+        return  # to look would make one
+    with warnings.catch_warnings(), suppress(CapabilityError, NothingThereError):
+        warnings.simplefilter("ignore", DamagedThreadsWarning)
+        unknown = len(await Effects(Checkpointer(store)).find("unknown", limit=_MOST_UNKNOWN))
+        if unknown:
+            count = f"{unknown:,} or more" if unknown == _MOST_UNKNOWN else f"{unknown:,}"
+            examination.findings.append(
+                Finding(
+                    "warning",
+                    f"of {count} effect{'s' if unknown > 1 else ''} nobody knows whether they were made: their "
+                    "processes died in between",
+                    "ask the receivers, and settle them: `locus effects list --state unknown` names them",
+                )
+            )
+
+
+_MOST_UNKNOWN: Final = 1_000
 
 
 async def _threads(store: CheckpointStore) -> AsyncGenerator[str, None]:

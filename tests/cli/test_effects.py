@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
+from locus.core.state import AgentState
 from locus.effects import Effects
+from locus.memory.backends import sqlite_checkpointer
 from tests.cli.terminals import Commands
 
 HOSTILE = "\x1b[31mred\n--apply"
@@ -73,6 +75,20 @@ def test_what_is_unknown_is_settled_with_a_note(locus: Commands, folder: Path) -
     forgot = locus.piped("effects", "forget", "order-2", "--thread", "t", "--apply", cwd=folder)
     assert forgot.out == "forgot: order-2\n"
     assert locus.piped("effects", "show", "order-2", "--thread", "t", cwd=folder).code == 3
+
+
+def test_the_doctor_names_what_is_unknown(locus: Commands, folder: Path) -> None:
+    asyncio.run(_talked(folder / "agents.db"))
+    said = locus.piped("doctor", cwd=folder)
+    assert (said.code, "of 2 effects nobody knows" in said.out) == (1, True), said
+    for key in ("order-2", "order-3"):
+        locus.piped("effects", "settle", key, "failed", "--thread", "t", "--note", "x", "--apply", cwd=folder)
+    assert "effect" not in locus.piped("doctor", cwd=folder).out
+
+
+async def _talked(path: Path) -> None:
+    async with sqlite_checkpointer(path) as checkpointer:
+        await checkpointer.save(AgentState(), "t")
 
 
 async def _made_again(path: Path) -> Any:

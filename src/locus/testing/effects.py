@@ -30,7 +30,7 @@ from locus.testing.processes.workers import Crew
 CHOICES = ("raise", "retry", "reconcile")
 EACH = 2
 """How many orders of a round have each of these terms."""
-LONGEST_WAIT = 0.02
+LONGEST_WAIT = 0.05
 """The most seconds between the end of an order and the kill."""
 
 

@@ -66,18 +66,19 @@ async def pay_all(
 ) -> None:
     """Pay these orders while others do so, and report what came of each: a receipt, "unknown", or what was said last.
 
-    Without `ends`, the worker stays until it is killed. The first word of an order is what is done if its outcome is unknown. `turn` names a function that pays by a tool of
-    a framework, as `module:name`; if it is empty, nothing is between.
+    Without `ends`, the worker stays until it is killed. The first word of an order is what is done if its outcome is
+    unknown. `turn` names a function that pays by a tool of a framework, as `module:name`; if it is empty, nothing is
+    between.
     """
     rng, outcomes = random.Random(seed), dict[str, str]()
 
     async def pay(order_id: str, amount: int) -> str:
         effect = current_effect()
         assert effect is not None
-        await asyncio.sleep(rng.uniform(0, 0.004))
+        await asyncio.sleep(rng.uniform(0, 0.03))
         receipt = f"receipt-{new_id()}"
         receive(receiver, f"{order_id}\t{effect.idempotency_key}\t{receipt}")
-        await asyncio.sleep(rng.uniform(0, 0.004))
+        await asyncio.sleep(rng.uniform(0, 0.03))
         return receipt
 
     def ask(effect: Effect) -> Made | NotMade:
