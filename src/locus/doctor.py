@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import AsyncGenerator, Callable
-from contextlib import aclosing, suppress
+from contextlib import aclosing
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from locus.effects import Effects
+from locus.effects.effects import SPACE as EFFECTS
 from locus.errors import (
     BackendUnavailableError,
-    CapabilityError,
     CheckpointError,
     ConfigurationError,
     CorruptCheckpointError,
@@ -25,8 +25,11 @@ from locus.errors import (
     UnsupportedFormatError,
 )
 from locus.looking.reading import exported_pages
+from locus.looking.spaces import spaces_of
+from locus.looking.spaces import stored_format as stored_format
 from locus.memory.checkpointer import Checkpointer
 from locus.memory.engine import ForeignStoreError, Maintains, NotAllowedError, NothingThereError
+from locus.memory.long_term.store import ItemStore
 from locus.memory.model.codec import decode
 from locus.memory.model.payloads import dict_from
 from locus.memory.model.records import Entry, Finding, Stored, StoredFormat
@@ -67,10 +70,15 @@ class Examination:
     threads: int = 0
     checkpoints: int = 0
     reached: bool = False
+    is_empty: bool = False
+    """Whether there are no threads, because none was ever saved."""
+    spaces: dict[str, Examination] = field(default_factory=dict)
+    """The examinations of the key spaces that are there, by name."""
 
     @property
     def healthy(self) -> bool:
-        return not self.damaged and all(finding.severity == "note" for finding in self.findings)
+        sound = not self.damaged and all(finding.severity == "note" for finding in self.findings)
+        return sound and all(space.healthy for space in self.spaces.values())
 
 
 Progress = Callable[[Examination], None]
@@ -79,7 +87,38 @@ Progress = Callable[[Examination], None]
 async def examine(
     store: CheckpointStore, *, read_all: bool = True, progress: Progress = lambda _examination: None
 ) -> Examination:
-    """Examine a store. Without `read_all` no thread is read."""
+    """Examine a store, and the key spaces that it has. Without `read_all` no thread is read."""
+    examination = await _examined(store, read_all=read_all, progress=progress)
+    if not examination.reached and not examination.is_empty:
+        return examination
+    try:
+        for name, space in (await spaces_of(store)).items():
+            part = await _examined(space, read_all=read_all, progress=progress)
+            part.findings = [finding for finding in part.findings if finding not in examination.findings]
+            if read_all and part.healthy:
+                part.findings += await _unreadable_items(store, name)
+                part.findings += await _unknown_effects(store) if name == EFFECTS else []
+            examination.spaces[name] = part
+    except LocusError as error:
+        examination.findings.append(_cannot(error))
+    if examination.is_empty and examination.spaces:
+        examination.reached, examination.findings = True, []
+    return examination
+
+
+async def _unreadable_items(store: CheckpointStore, space: str) -> list[Finding]:
+    """What is wrong with the newest versions of items that can be read as checkpoints."""
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always", DamagedThreadsWarning)
+        async with aclosing(ItemStore(store, space).pages(())) as pages:
+            async for _ in pages:
+                pass
+    advice = "restore it from a backup, or remove it"
+    return [Finding("error", str(one.message), advice) for one in told if one.category is DamagedThreadsWarning]
+
+
+async def _examined(store: CheckpointStore, *, read_all: bool, progress: Progress) -> Examination:
+    """Examine a store without its key spaces, or one of these."""
     examination = Examination()
     try:
         formats = await stored_format(store)
@@ -97,6 +136,7 @@ async def examine(
                     examination.findings.append(_older(formats))
                 if isinstance(engine, Maintains):
                     examination.findings += await engine.examine()
+                    examination.findings += await engine.examine_indexes() if read_all else []
         except ConfigurationError as error:
             if not is_older:
                 raise
@@ -112,23 +152,10 @@ async def examine(
                         examination.damaged.append(damaged)
                     examination.threads += 1
                     progress(examination)
-            await _look_at_effects(store, examination)
     except LocusError as error:
+        examination.is_empty = isinstance(error, NothingThereError)
         examination.findings.append(_cannot(error))
     return examination
-
-
-async def stored_format(store: CheckpointStore) -> StoredFormat | None:
-    """The format of a store, before anything is set up or migrated."""
-    engine = store.engine
-    if not isinstance(engine, Maintains):
-        return None
-    try:
-        return await engine.stored_format()
-    except LocusError:
-        raise
-    except engine.driver_errors as error:
-        raise engine.translate(error) from error
 
 
 _MIGRATE: Final = "`locus migrate` shows what would be done, and `locus migrate --apply` does it"
@@ -177,23 +204,17 @@ async def _look_at_clock(store: CheckpointStore, examination: Examination) -> No
         )
 
 
-async def _look_at_effects(store: CheckpointStore, examination: Examination) -> None:
-    """Name the effects of which nobody knows whether they were made, if the store has a ledger."""
-    if not store.engine.reading_only:
-        return  # to look would make one
-    with warnings.catch_warnings(), suppress(CapabilityError, NothingThereError):
+async def _unknown_effects(store: CheckpointStore) -> list[Finding]:
+    """Whether there are effects of which nobody knows whether they were made."""
+    with warnings.catch_warnings():
         warnings.simplefilter("ignore", DamagedThreadsWarning)
         unknown = len(await Effects(Checkpointer(store)).find("unknown", limit=_MOST_UNKNOWN))
-        if unknown:
-            count = f"{unknown:,} or more" if unknown == _MOST_UNKNOWN else f"{unknown:,}"
-            examination.findings.append(
-                Finding(
-                    "warning",
-                    f"of {count} effect{'s' if unknown > 1 else ''} nobody knows whether they were made: their "
-                    "processes died in between",
-                    "ask the receivers, and settle them: `locus effects list --state unknown` names them",
-                )
-            )
+    if not unknown:
+        return []
+    count = f"{unknown:,} or more" if unknown == _MOST_UNKNOWN else f"{unknown:,}"
+    what = f"of {count} effect{'s' if unknown > 1 else ''} nobody knows whether they were made: their processes died"
+    advice = "ask the receivers, and settle them: `locus effects list --state unknown` names them"
+    return [Finding("warning", what, advice)]
 
 
 _MOST_UNKNOWN: Final = 1_000

@@ -420,6 +420,10 @@ class Maintains:
         """
         return []
 
+    async def examine_indexes(self) -> list[Finding]:
+        """Look for what lists and lookups would miss, because an index has lost it. May go over everything stored."""
+        return []
+
     async def mend(self, finding: Finding) -> None:
         """Carry out `Finding.repair` of a finding that `examine` reported."""
         raise CapabilityError(f"{type(self).__name__} cannot repair this")
@@ -674,6 +678,21 @@ class TellsState(ABC):
     @abstractmethod
     async def state(self) -> Hashable:
         """Something that differs whenever a checkpoint was added or removed since, by whomever."""
+
+    async def changed(self, since: Hashable, prefix: str) -> list[str] | None:
+        """List the threads whose ids start with `prefix` and that got checkpoints since a state, in any order.
+
+        None if anything was removed since, or if the engine cannot tell.
+        """
+        return None
+
+
+class ListsVersions(ABC):
+    """Lists the newest checkpoints of threads for much less than reading them."""
+
+    @abstractmethod
+    async def versions(self, prefix: str, after: str, limit: int) -> list[tuple[str, str]]:
+        """List threads as `newest` does, each with the id of its newest checkpoint in the default namespace."""
 
 
 class Copies(ABC):

@@ -16,6 +16,7 @@ from locus.memory.item_log import ItemLog
 from locus.memory.model.arguments import checked_limit
 from locus.memory.model.ids import check_id, check_ids
 from locus.memory.model.records import Entry, NewestThreads, TaskWrites, Write
+from locus.memory.origins import Origin, note_origin
 from locus.memory.registry import get_checkpointer
 from locus.memory.runtime.direct import run
 from locus.memory.saver import store_of
@@ -252,7 +253,22 @@ class ThreadStore:
             if latest is None:
                 return False
             checkpoint_id = latest.checkpoint_id
-        return await self._store.copy(source, dest, checkpoint_id, namespace, ancestors)
+        copied = await self._store.copy(source, dest, checkpoint_id, namespace, ancestors)
+        if copied:
+            await self.note_origin(dest, source, namespace, checkpoint_id)
+        return copied
+
+    async def note_origin(self, dest: str, source: str, namespace: str, checkpoint_id: str | None = None) -> None:
+        """Note that a thread came from a checkpoint of another one, by default the latest of the namespace.
+
+        `fork` does that. It is for frameworks that make their forks themselves.
+        """
+        if checkpoint_id is None:
+            latest = await self._store.entry(source, None, namespace)
+            if latest is None:
+                return
+            checkpoint_id = latest.checkpoint_id
+        await note_origin(self._store, dest, Origin(source, namespace, checkpoint_id))
 
     async def delete(self, thread_id: str, namespace: str | None = None, checkpoint_id: str | None = None) -> bool:
         """Delete a checkpoint of a namespace, or a whole namespace, or a whole thread. True if it was there."""
