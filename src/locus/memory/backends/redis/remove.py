@@ -47,9 +47,9 @@ class ThreadOutline:
         version, seqs, entries, extents, names, headers = answer
         self.thread_id = thread_id
         self.version: bytes = version
-        self._raw = {int(seq): entry for seq, entry in zip(seqs, entries, strict=True)}
-        self.rows = {seq: to_stored_entry(thread_id, seq, entry) for seq, entry in self._raw.items()}
         try:
+            self._raw = {int(seq): entry for seq, entry in zip(seqs, entries, strict=True)}
+            self.rows = {seq: to_stored_entry(thread_id, seq, entry) for seq, entry in self._raw.items()}
             self.extents = {int(seq): to_extents(text or b"") for seq, text in zip(seqs, extents, strict=True)}
             self.runs = [to_run_info(name, header) for name, header in zip(names, headers, strict=True)]
         except ValueError:
