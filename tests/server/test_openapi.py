@@ -13,8 +13,8 @@ from starlette.routing import Router
 from locus.core.messages import Message
 from locus.core.state import AgentState
 from locus.memory.backends import MemoryCheckpointer
+from locus.memory.model.spaces import KEY_SPACES
 from locus.server import create_app
-from locus.server.routes import KEY_SPACES
 from locus.wire.format import SPACES
 from tests.server.running import asking
 

@@ -73,7 +73,7 @@ def test_the_command_says_how_many_were_copied(source: str, tmp_path: Path, caps
     for name in ("file:files", "sqlite:b.db"):
         scheme, _, path = name.partition(":")
         assert main(["copy", source, f"{scheme}:{tmp_path / path}"]) == 0
-        assert "6 items of long-term memory: 6 moved" in capsys.readouterr().out
+        assert "6 of 6 items of long-term memory: 6 versions moved" in capsys.readouterr().out
         assert items_in(f"{scheme}:{tmp_path / path}") == items_in(source)
 
 

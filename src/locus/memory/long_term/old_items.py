@@ -72,6 +72,16 @@ async def move_old_items(former: Engine, space: Engine) -> int:
     return moved
 
 
+async def has_old_items(former: Engine, space: Engine) -> bool:
+    """Whether items are left in the old table of a store."""
+    if not isinstance(former, SQLEngine) or not isinstance(former.sql, FormerItemsFlavour):
+        return False
+    assert isinstance(space, SQLEngine)
+    moving = _Moving(former.sql, space)
+    is_there = await space.carry_out(moving.version, writing=False)
+    return bool(is_there) and await space.carry_out(moving.is_left, writing=False)
+
+
 class _Moving:
     """The statements that move items. They go through connections of the key space, which is in the same database."""
 

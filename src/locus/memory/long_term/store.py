@@ -377,7 +377,11 @@ class ItemStore:
 
     async def erase(self, prefix: Namespace, *, dry_run: bool = False) -> int:
         """Remove all items below a namespace, ended or damaged ones as well; return how many threads that were."""
-        path, erased = path_of(prefix), 0
+        return await self.erase_under(path_of(prefix), dry_run=dry_run)
+
+    async def erase_under(self, path: str, *, dry_run: bool = False) -> int:
+        """Remove all items whose names begin so."""
+        erased = 0
         for hidden in (False, True):
             after = ""
             while names := await self._names(path, after, hidden=hidden):
@@ -478,6 +482,15 @@ async def _move_old_items(former: Engine, space: Engine) -> None:
         from locus.memory.long_term.old_items import move_old_items
 
         await move_old_items(former, space)
+
+
+async def has_old_items(former: Engine, space: Engine) -> bool:
+    """Whether a store has items of an older version, which the first use of its memory moves."""
+    if not hasattr(former, "sql"):
+        return False
+    from locus.memory.long_term.old_items import has_old_items
+
+    return await has_old_items(former, space)
 
 
 class _Known(NamedTuple):

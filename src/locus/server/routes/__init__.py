@@ -18,6 +18,7 @@ from starlette.routing import Route
 
 from locus import __version__
 from locus.errors import CapabilityError
+from locus.memory.model.spaces import KEY_SPACES
 from locus.server.authorized_store import AuthorizedStore
 from locus.server.bodies import Limits
 from locus.server.metrics import Metrics
@@ -27,9 +28,6 @@ from locus.server.routes.operations import OperationsRoutes
 from locus.server.routes.queries import QueryRoutes
 from locus.server.routes.threads import ThreadRoutes
 from locus.wire.format import SPACES
-
-KEY_SPACES = ("memory", "effects")
-"""The key spaces that a server has beside that of the threads, if its store can keep them."""
 
 
 def all_routes(authorized: AuthorizedStore, metrics: Metrics) -> list[Route]:

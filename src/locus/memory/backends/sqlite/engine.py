@@ -127,6 +127,7 @@ class SQLiteEngine(SQLEngine, CommitsTogether, CommitsWhole, CommitsWithWrites, 
     ) -> None:
         """`tables` is how the names of all tables begin."""
         self._path = path
+        self._tables = tables
         self._identity = f"sqlite:{path}" if path != IN_MEMORY else f"sqlite::memory:{uuid4().hex}"
         self._identity += "" if tables == TABLES else f"/{tables}"
         self._with_tables = partial(
@@ -251,15 +252,22 @@ class SQLiteEngine(SQLEngine, CommitsTogether, CommitsWhole, CommitsWithWrites, 
             await asyncio.sleep(min(time.monotonic() - began, LONGEST_PAUSE))
         return result
 
+    async def carry_out(self, operation: Operation[T], *, writing: bool) -> T:
+        if not writing and not await self._reader.run(SQLiteFile.is_there):
+            raise self.nothing_there()
+        return await super().carry_out(operation, writing=writing)
+
     async def examine(self) -> list[Finding]:
-        return await self._reader.run(lambda file: findings(file.current()))
+        return await self._reader.run(lambda file: findings(file.current(), self._tables))
 
     async def stored_format(self) -> StoredFormat | None:
         stored = await self._reader.run(_stored_version)
-        return StoredFormat(stored, len(MIGRATIONS), script(stored) if stored else "")
+        migration = script(stored).replace(TABLES, self._tables) if stored else ""
+        return StoredFormat(stored, len(MIGRATIONS), migration)
 
     async def mend(self, finding: Finding) -> None:
-        await self._in_transaction(lambda connection: connection.execute(finding.repair))
+        statement = finding.repair.replace(self._tables, TABLES)  # the connection puts the names of its tables in
+        await self._in_transaction(lambda connection: connection.execute(statement))
 
     async def read_with_writes(
         self, thread_id: str, namespace: str, checkpoint_id: str | None, held: Base | None
