@@ -679,6 +679,21 @@ class TellsState(ABC):
     async def state(self) -> Hashable:
         """Something that differs whenever a checkpoint was added or removed since, by whomever."""
 
+    async def changed(self, since: Hashable, prefix: str) -> list[str] | None:
+        """List the threads whose ids start with `prefix` and that got checkpoints since a state, in any order.
+
+        None if anything was removed since, or if the engine cannot tell.
+        """
+        return None
+
+
+class ListsVersions(ABC):
+    """Lists the newest checkpoints of threads for much less than reading them."""
+
+    @abstractmethod
+    async def versions(self, prefix: str, after: str, limit: int) -> list[tuple[str, str]]:
+        """List threads as `newest` does, each with the id of its newest checkpoint in the default namespace."""
+
 
 class Copies(ABC):
     """Copy threads."""

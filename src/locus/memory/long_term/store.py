@@ -25,7 +25,7 @@ from locus.errors import (
     CorruptCheckpointError,
     DamagedThreadsWarning,
 )
-from locus.memory.engine import CommitsWhole, Engine, Expires, TellsState
+from locus.memory.engine import CommitsWhole, Engine, Expires, ListsVersions, TellsState
 from locus.memory.gathered import Gathered
 from locus.memory.long_term.commits import commit_of, commit_of_item
 from locus.memory.long_term.items import DELETED, MARK, SOURCE, Item, has_ended, item_of
@@ -44,6 +44,7 @@ from locus.memory.model.records import ANY, DEFAULT_NAMESPACE, Base, Commit, Ent
 from locus.memory.store import CheckpointStore
 
 SPACE = "memory"
+VERSIONS_AT_ONCE = 10_000
 _ATTEMPTS = 8
 _READ_LANES = 4
 """How many requests of one event loop read items at the same time. What comes meanwhile shares the next ones."""
@@ -322,6 +323,25 @@ class ItemStore:
         """Something that differs whenever an item was put or removed; None if the store cannot tell cheaply."""
         async with self.store.using() as engine:
             return await engine.state() if isinstance(engine, TellsState) else None
+
+    async def changed(self, prefix: Namespace, since: Hashable) -> list[str] | None:
+        path = path_of(prefix)
+        async with self.store.using() as engine:
+            if not isinstance(engine, TellsState) or len(path) > PREFIX:
+                return None
+            return await engine.changed(since, path)
+
+    async def revs(self, prefix: Namespace) -> dict[str, str] | None:
+        path, after, found = path_of(prefix), "", dict[str, str]()
+        while True:
+            async with self.store.using() as engine:
+                if not isinstance(engine, ListsVersions) or len(path) > PREFIX:
+                    return None
+                page = await engine.versions(path, after, VERSIONS_AT_ONCE)
+            found.update(page)
+            if len(page) < VERSIONS_AT_ONCE:
+                return found
+            after = page[-1][0]
 
     async def pages(self, prefix: Namespace, size: int = PAGE, *, after: str = "") -> AsyncGenerator[list[Item]]:
         async with aclosing(self.under(path_of(prefix), after=after, limit=size)) as pages:

@@ -45,6 +45,7 @@ from locus.memory.engine import (
     Exports,
     FindsMetadata,
     KeepsWrites,
+    ListsVersions,
     Maintains,
     NothingCommitted,
     Searches,
@@ -94,7 +95,7 @@ async def foreign_kind(connection: Any, schema: str, values: Sequence[Any], kind
     return kind_of_tables([(str(table), str(column)) for table, column in columns], kinds)
 
 
-class SQLEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies, Exports, Maintains):
+class SQLEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, ListsVersions, Copies, Exports, Maintains):
     """Threads in SQL tables: the operations that are the same steps in every SQL database.
 
     A subclass carries steps out: `_read`, `_write` and `_change`. It adds the save, the search and the look-up by
@@ -161,6 +162,9 @@ class SQLEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies, E
 
     async def newest(self, prefix: str, after: str, limit: int) -> Contents:
         return await self._read(partial(sql_read.newest, self.sql, prefix, after, limit, at_once=self.reads_at_once))
+
+    async def versions(self, prefix: str, after: str, limit: int) -> list[tuple[str, str]]:
+        return await self._read(partial(sql_read.versions, self.sql, prefix, after, limit), at_once=True)
 
     async def newest_of(self, thread_ids: Sequence[str]) -> list[Stored | CorruptCheckpointError | None]:
         return await self._read(partial(sql_read.newest_of, self.sql, thread_ids, at_once=self.reads_at_once))

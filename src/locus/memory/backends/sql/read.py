@@ -538,6 +538,19 @@ def newest(sql: Flavour, prefix: str, after: str, limit: int, *, at_once: bool) 
     return contents_of(ids, found, limit)
 
 
+def versions(sql: Flavour, prefix: str, after: str, limit: int) -> Steps[list[tuple[str, str]]]:
+    """List a page of threads with the ids of their newest checkpoints in the default namespace."""
+    here, values = within(sql, prefix)
+    if after:
+        here, values = f"{here} AND t.thread_id > ?", [*values, sql.text(after)]
+    rows = yield (
+        f"SELECT t.thread_id, c.checkpoint_id FROM {sql.joined} WHERE {here} AND {sql.alive} AND c.namespace = ?"
+        f" AND NOT {sql.passed} ORDER BY t.thread_id LIMIT ?",
+        (*values, sql.now(), sql.text(DEFAULT_NAMESPACE), limit),
+    )
+    return [(sql.read_text(thread_id), sql.read_text(checkpoint_id)) for thread_id, checkpoint_id in rows]
+
+
 def newest_of(
     sql: Flavour, thread_ids: Sequence[str], *, at_once: bool
 ) -> Steps[list[Stored | CorruptCheckpointError | None]]:

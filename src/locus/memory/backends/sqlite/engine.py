@@ -14,7 +14,7 @@ from collections.abc import Callable, Hashable, Sequence
 from contextlib import ExitStack, suppress
 from datetime import datetime
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 from uuid import uuid4
 
 from locus.errors import (
@@ -323,7 +323,21 @@ class SQLiteEngine(SQLEngine, CommitsTogether, CommitsWhole, CommitsWithWrites, 
         return await self._read(partial(sqlite_read.find, self.sql, key, metadata_value(value), limit, prefix))
 
     async def state(self) -> Hashable:
-        return await self._read(partial(sqlite_read.state, self.sql), at_once=True)
+        query = Query(self._query_timeout)
+        return await self._run(self._reader, lambda file: file.read(partial(self._state, file), query))
+
+    def _state(self, file: SQLiteFile, connection: sqlite3.Connection, query: Query) -> tuple[Any, ...]:
+        """The state, which is counted only if this connection or another one has written since the last time."""
+        ((version,),) = connection.execute("PRAGMA data_version").fetchall()
+        writes = connection, version, connection.total_changes
+        if file.counted is None or file.counted[0] != writes:
+            file.counted = writes, execute(connection, sqlite_read.state(self.sql), query)
+        return file.counted[1]
+
+    async def changed(self, since: Hashable, prefix: str) -> list[str] | None:
+        if not isinstance(since, tuple):
+            return None
+        return await self._read(partial(sqlite_read.changed, self.sql, since, prefix), at_once=True)
 
     async def search_until(self, terms: Sequence[str], limit: int, prefix: str, deadline: Deadline) -> Hits:
         indexed = await self._index_until(deadline)
