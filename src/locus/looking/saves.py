@@ -420,8 +420,9 @@ def questions_in(interrupts: Any) -> list[str]:
     values = interrupts.get("value") if isinstance(interrupts, dict) else interrupts
     questions: list[str] = []
     for one in values if isinstance(values, list) else [values]:
-        is_wrapped = isinstance(one, dict) and "value" in one and not one.keys() - _OF_AN_INTERRUPT
-        value = one["value"] if is_wrapped else one
+        value = one
+        if isinstance(one, dict) and "value" in one and not one.keys() - _OF_AN_INTERRUPT:
+            value = one["value"]
         requests = value.get("action_requests") if isinstance(value, dict) else None
         questions += map(_asked_call, requests) if isinstance(requests, list) else [_words(value)]
     return questions
