@@ -168,6 +168,21 @@ async def test_pending_writes_that_are_lost_are_told(store: RedisStore) -> None:
         assert (await examine(cp.store)).damaged
 
 
+async def test_a_time_in_an_index_that_is_none_is_told(store: RedisStore) -> None:
+    """A score that is no whole number, and a member whose time has a letter in it."""
+    await story(store)
+    with store.client() as client:
+        (recent,) = [key for key in store.stored_keys() if key.endswith(":recent")]
+        client.zadd(recent, {"t": 1.5})
+        (pairs,) = [key for key in store.stored_keys() if key.endswith(":meta")]
+        members: Any = client.zrange(pairs, 0, -1)
+        client.zadd(pairs, {member[:20] + b"x" + member[21:]: 0 for member in members})
+    async with store.open() as cp:
+        for question in (cp.list_with_metadata(), cp.query_by_metadata("user", "eve")):
+            with pytest.raises(CorruptCheckpointError, match="time of a commit"):
+                await question
+
+
 @pytest.mark.parametrize(("kind", "changed"), [("recent", b"\xff"), ("ids", b"\xff")])
 async def test_an_index_with_a_name_that_is_no_text_is_told(store: RedisStore, kind: str, changed: bytes) -> None:
     await story(store)
