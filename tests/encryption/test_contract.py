@@ -1,0 +1,72 @@
+"""The contract, kept by stores with keys."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from locus.core.messages import Message
+from locus.core.state import AgentState
+from locus.encryption.keyring import VARIABLE
+from locus.memory.checkpointer import Checkpointer
+from locus.memory.model.codec import encode
+from locus.testing import OutageLaws
+from locus.testing.contract import EVERYTHING, CoreContract, DurableLaws, StallLaws
+from locus.testing.laws.base import Clock
+from locus.testing.laws.removal.expiry import ExpiryLaws
+from locus.testing.laws.saving.copies import CopyLaws
+from locus.testing.laws.search.metadata import MetadataLaws
+from tests.backends.effort import FewestRepetitions
+from tests.backends.embedded import FileStore, SQLiteStore
+from tests.encryption.stores import KEYS, in_seals
+
+SEALED = replace(EVERYTHING, search=False)
+
+
+@pytest.fixture(autouse=True)
+def _keys_for_other_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "keys"
+    file.write_text(KEYS)
+    file.chmod(0o600)
+    monkeypatch.setenv(VARIABLE, str(file))
+
+
+class SealedSQLiteStore(SQLiteStore):
+    def open(self, *, ttl_seconds: float | None = None) -> Checkpointer:
+        return in_seals(super().open(ttl_seconds=ttl_seconds))
+
+
+class SealedFileStore(FileStore):
+    def open(self, *, ttl_seconds: float | None = None) -> Checkpointer:
+        return in_seals(super().open(ttl_seconds=ttl_seconds))
+
+
+class SealedLaws(CoreContract, MetadataLaws, CopyLaws, ExpiryLaws, OutageLaws, DurableLaws):
+    """The contract without search, which a store with keys refuses."""
+
+    required = SEALED
+
+    async def test_sizes_are_those_of_the_texts(self, checkpointer: Checkpointer, clock: Clock) -> None:
+        """They are those of the sealed texts, which are longer, and of which there are as many."""
+        state = AgentState().with_message(Message.user("x" * 1_000))
+        await checkpointer.save(state, "t")
+        sizes = await checkpointer.sizes("t")
+        assert sizes is not None
+        assert sizes.run_bytes > 1_000
+        assert sizes.head_bytes > len(encode(state.to_checkpoint() | {"messages": []}))
+
+
+class TestSealedSQLite(FewestRepetitions, SealedLaws, StallLaws):
+    commits_together = True
+
+    @pytest.fixture
+    def store(self, tmp_path: Path) -> SQLiteStore:
+        return SealedSQLiteStore(tmp_path)
+
+
+class TestSealedFiles(FewestRepetitions, SealedLaws):
+    @pytest.fixture
+    def store(self, tmp_path: Path) -> FileStore:
+        return SealedFileStore(tmp_path)
