@@ -5,6 +5,12 @@
     LocusError
     ├── ConfigurationError              a name, path, URL or option that cannot work (also a ValueError)
     │   └── MissingDependencyError      an extra is not installed (also an ImportError)
+    ├── EffectError                     an effect was not made now; `.effect` is what its ledger has of it
+    │   ├── EffectBusyError             another caller is making it; `.retry_after` says how long that may last
+    │   ├── UnknownEffectError          nobody knows whether it was made: its process died in between
+    │   ├── EffectFailedError           its call has raised an error before
+    │   ├── EffectMismatchError         its key stands for other arguments (also a ValueError)
+    │   └── EffectResultError           it was made, and its result could not be kept
     └── CheckpointError
         ├── InvalidIdError              an id that no backend accepts (also a ValueError)
         ├── SerializationError          a value that JSON cannot hold; `.path` says where (also a ValueError)
@@ -26,6 +32,8 @@ A method that returns `None` or `False` knows that something does not exist. If 
 
 from __future__ import annotations
 
+from typing import Any
+
 from locus._other_distribution import refuse_mixture
 
 # `locus/__init__.py` calls this, too, but the other distribution replaces that file if it was installed last.
@@ -42,6 +50,41 @@ class ConfigurationError(LocusError, ValueError):
 
 class MissingDependencyError(ConfigurationError, ImportError):
     """A driver is not installed. The text names the `pip install` line that is missing."""
+
+
+class EffectError(LocusError):
+    """An effect was not made now. `effect` is what its ledger has of it (see `locus.effects.Effect`), if anything."""
+
+    def __init__(self, message: str, effect: Any = None) -> None:
+        super().__init__(message)
+        self.effect = effect
+
+
+class EffectBusyError(EffectError):
+    """Another caller is making this effect. `retry_after` is when that caller's lease ends, in seconds from now."""
+
+    def __init__(self, message: str, effect: Any = None, retry_after: float | None = None) -> None:
+        super().__init__(message, effect)
+        self.retry_after = retry_after
+
+
+class UnknownEffectError(EffectError):
+    """An effect was begun, and nobody knows whether it was made: its process died, or was cut off, in between.
+
+    Ask the receiver, and record the answer with `Effects.settle`.
+    """
+
+
+class EffectFailedError(EffectError):
+    """The call of this effect has raised an error before, which may have come after it took effect."""
+
+
+class EffectMismatchError(EffectError, ValueError):
+    """The key of an effect is in use for other arguments. Nothing was done."""
+
+
+class EffectResultError(EffectError):
+    """An effect was made, and its result could not be kept: it is no JSON, or too large."""
 
 
 class CheckpointError(LocusError):

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from locus.agent import Agent, AgentConfig, HumanInTheLoop, create_agent, create_deep_agent, leases
-from locus.agent.leases import PLACE, SKEW, Lease, Watch, lease_facts, new_lease_id, release, renewal
+from locus.agent import Agent, AgentConfig, HumanInTheLoop, create_agent, create_deep_agent
+from locus.agent.leases import PLACE, lease_facts, new_lease_id, release, renewal
 from locus.agent.recovery import UNKNOWN, unknown
 from locus.core.events import Event, TerminateEvent, ThinkingEvent, ToolStartEvent, WaitingEvent
 from locus.core.messages import Message
@@ -27,6 +27,8 @@ from locus.errors import (
 )
 from locus.memory.backends import MemoryCheckpointer, StorageBackendAdapter
 from locus.memory.checkpointer import Checkpointer
+from locus.memory.runtime import leases
+from locus.memory.runtime.leases import SKEW, Lease, Watch
 from locus.models import MockModel, ModelUnavailableError
 from locus.tools import Tool, tool
 from tests.agent.support import Effects, Following, Step, a_call, asks, is_sound, loaded, results_told, spoken, steps_of
@@ -154,7 +156,7 @@ async def test_when_a_sign_of_life_is_overdue_the_refusal_says_when_the_lease_en
     began = time.time()
     for silent, retry_after in ((90, 1), (110, 195), (299, 6)):
         with monkeypatch.context() as patched, pytest.raises(ThreadBusyError) as caught:
-            patched.setattr("locus.agent.leases.time.time", lambda silent=silent: began + silent)
+            patched.setattr("locus.memory.runtime.leases.time.time", lambda silent=silent: began + silent)
             await newcomer(memory).invoke("second", "t")
         assert retry_after - 1 <= (caught.value.retry_after or 0) <= retry_after
     holding.go_on.set()

@@ -315,9 +315,9 @@ EQUIVALENT: dict[str, dict[str, tuple[str, ...]]] = {
     "redis together": {
         SLOWER: ("RedisEngine._call: member.replaces is not None -> True",),
         FAILURES: (
-            "outcome_together: isinstance(answer, Exception) or answer == [b'DAMAGED'] -> False",
+            "outcome_together: isinstance(answer, Exception) or answer in ([b'DAMAGED'], [b'BROKEN']) -> False",
             "outcome_together: isinstance(answer, Exception) -> False",
-            "outcome_together: answer == [b'DAMAGED'] -> False",
+            "outcome_together: answer in ([b'DAMAGED'], [b'BROKEN']) -> False",
         ),
     },
     "redis": {

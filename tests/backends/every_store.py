@@ -15,13 +15,14 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 import pytest_asyncio
 
 from locus.memory.backends import MemoryCheckpointer
 from locus.memory.checkpointer import Checkpointer
-from locus.testing.stores import TestStore
+from locus.testing.stores import DurableTestStore, TestStore
 from tests.backends.embedded import FileStore, SQLiteStore
 from tests.backends.http.store import StoreOverHTTP, server_process
 from tests.backends.mysql.stores import MySQLStore, drop_tables, new_name
@@ -170,3 +171,36 @@ async def handle(store: TestStore) -> AsyncIterator[Checkpointer]:
     """An open handle on `store`."""
     async with store.open() as handle:
         yield handle
+
+
+REACHED_DIRECTLY = ("opensearch", "oracle")
+"""The stores that `store_on_server` reaches directly. Only a proxy can make them unreachable."""
+
+
+@contextmanager
+def durable_store(
+    name: str, request: pytest.FixtureRequest, folder: Path, *, behind_proxy: bool
+) -> Iterator[DurableTestStore]:
+    """A store on a server that other processes can open; with `behind_proxy` it can be made unreachable, too."""
+    if behind_proxy and name in REACHED_DIRECTLY:
+        with _behind_a_proxy(name, request) as store:
+            yield store
+        return
+    with store_on_server(name, request, folder) as other:
+        assert isinstance(other, DurableTestStore)
+        yield other
+
+
+@contextmanager
+def _behind_a_proxy(name: str, request: pytest.FixtureRequest) -> Iterator[DurableTestStore]:
+    if name == "opensearch":
+        server: OpenSearchServer = request.getfixturevalue("opensearch_server")
+        with Proxy(urlsplit(server.url).port or 80) as proxy:
+            store = OpenSearchStore(server.url, None, proxy)
+            yield store
+            OpenSearchStore(server.url, store.index).remove()
+        return
+    with contextmanager(database_in)(request.getfixturevalue("oracle_home")) as database:
+        port = int(database.dsn.rpartition(":")[2].partition("/")[0])
+        with Proxy(port) as proxy:
+            yield OracleStore(database, proxy, f"{database.prefix}{oracle_name()}")

@@ -129,7 +129,7 @@ def test_times_are_local_or_in_utc(locus: Commands, dated: Path) -> None:
         assert said.lines[0].split()[2] == f"{hour}:00:30"
 
 
-@pytest.mark.parametrize("thread_id", [name for name in STORIES if name != "langgraph-deltas"])
+@pytest.mark.parametrize("thread_id", STORIES)
 def test_a_search_says_who_said_it(locus: Commands, told: Path, thread_id: str) -> None:
     said = locus.piped("search", WRONG, "--thread", thread_id, "--json", cwd=told.parent)
     found = [json.loads(line) for line in said.lines]

@@ -206,6 +206,31 @@ def test_any_json_has_previews(item: Any) -> None:
     assert facts_of(item) == Facts()
 
 
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("You paid **8.99**, and *L* is put `aside`.", "You paid 8.99, and L is put aside."),
+        (
+            "It costs:\n\n| size | price |\n|---|:--|\n| M | 89.90 |\n\n1. Choose.",
+            "It costs: size · price M · 89.90 1. Choose.",
+        ),
+        ("## Title\n> said [here](https://x.example), ![a map](map.png)\n* one", "Title said here, a map - one"),
+        ("```python\nx = 1\n```", "x = 1"),
+        ("价格**8.99**元 ***both*** ~~gone~~", "价格8.99元 both gone"),
+        ("2 ** 3 * 4, a*b*c, 2**3**4, __init__, ls | wc", "2 ** 3 * 4, a*b*c, 2**3**4, __init__, ls | wc"),
+    ],
+)
+def test_signs_of_markdown_are_left_out_of_a_line(text: str, shown: str) -> None:
+    assert [one.line for one in previews_of({"role": "assistant", "content": text})] == [shown]
+    result = {"role": "tool", "content": text, "tool_call_id": "1"}
+    assert [one.text for one in previews_of(result)] == [first_words(text)]
+
+
+@pytest.mark.parametrize("sign", ["*", "**", "*a", "**a", "[", "[a](", "|", "| -", "`", "`a", "~~", "#", "- ", "> "])
+def test_a_line_of_signs_takes_no_time(sign: str) -> None:
+    assert len(first_words(sign * 1_000_000, markdown=True)) <= 200
+
+
 def test_first_words_are_few() -> None:
     assert first_words("a\n\n b ") == "a b"
     assert first_words("word " * 1_000_000) == f"{'word ' * 39}word…"

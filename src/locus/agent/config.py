@@ -8,13 +8,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal, TypedDict, cast, get_args
 
-from locus.agent.leases import LONGEST
 from locus.agent.middleware import Middleware
 from locus.agent.sessions import OnConflict
 from locus.core.protocols import PlainStore
 from locus.errors import ConfigurationError
 from locus.memory.conversation import AgentCheckpointer
 from locus.memory.long_term.memory import LongTermMemory
+from locus.memory.runtime.leases import LONGEST
 from locus.models.base import Model
 from locus.tools import Tool
 

@@ -17,42 +17,27 @@ The id of a lease fits only the thread that it was made for, so a copy of a chec
 that has lost its lease, and does not know it yet, may replace the write of its successor: until the successor renews
 again, only the checkpoints of the successor count.
 
-Times are by the clock of the writer. A reader adds `SKEW` seconds before it takes a worker for dead, so the clocks of
-workers may be that far apart. If they are further apart, a worker that is alive may lose its thread. Its next save then
-fails; nothing is lost or written twice.
+If the clocks of workers are further apart than `SKEW` seconds (see `locus.memory.runtime.leases`), a worker that is
+alive may lose its thread. Its next save then fails; nothing is lost or written twice.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal
 
 from locus.memory.checkpointer import HistoryEntry, PendingWrite
 from locus.memory.model.ids import digest, new_id
+from locus.memory.runtime.leases import LONGEST, Lease
 
 PLACE = "locus:lease"
-
-SKEW = 5.0
-"""How many seconds the clocks of workers may differ."""
-
-LONGEST = 3600.0
-"""The longest lease, in seconds: a thread that a worker left is not lost for longer."""
 
 Cause = Literal["cancelled", "model_error", "stopped", "taken_over"]
 """The reason why a run was cut off. A run that was killed leaves none, and counts as `stopped`."""
 
 End = Literal["complete", "cancelled", "model_error", "stopped"]
 """The way a run has ended, as its worker records it."""
-
-
-@dataclass(frozen=True)
-class Lease:
-    """A lease that is stored in a thread: `seconds` long, and valid `until` a time by its writer's clock."""
-
-    seconds: float
-    until: float
 
 
 def new_lease_id(thread_id: str) -> str:
@@ -118,23 +103,3 @@ def _number(value: object) -> float | None:
     if isinstance(value, bool) or not isinstance(value, int | float) or not -1e12 < value < 1e12:
         return None
     return float(value)
-
-
-class Watch:
-    """Measures how long another worker's lease still lasts, for one worker that looks at it repeatedly.
-
-    A lease ends `SKEW` seconds after its time by the writer's clock. It also ends when its whole length has passed
-    since this worker saw it first, which needs no clock but this worker's own.
-    """
-
-    def __init__(self) -> None:
-        self._seen: tuple[str, float] | None = None
-        self._since = 0.0
-
-    def seconds_left(self, checkpoint_id: str, lease: Lease) -> float:
-        """How long the lease of a checkpoint still lasts; 0 when it is over."""
-        now = time.monotonic()
-        if self._seen != (checkpoint_id, lease.until):
-            self._seen, self._since = (checkpoint_id, lease.until), now
-        by_own_clock = self._since + lease.seconds - now
-        return max(0.0, min(by_own_clock, lease.until + SKEW - time.time()))

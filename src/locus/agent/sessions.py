@@ -17,8 +17,6 @@ from locus.agent.leases import (
     PLACE,
     Cause,
     End,
-    Lease,
-    Watch,
     found_lease,
     is_overdue,
     lease_facts,
@@ -34,6 +32,7 @@ from locus.errors import ConflictError, CorruptCheckpointError
 from locus.memory.checkpointer import BaseCheckpointer, Checkpointer, HistoryEntry
 from locus.memory.conversation import AgentCheckpointer
 from locus.memory.model.ids import MAX_ID_LENGTH, new_id, shown_thread
+from locus.memory.runtime.leases import Lease, Watch
 from locus.memory.runtime.retry import Backoff
 
 OnConflict = Literal["reject", "wait", "queue", "take_over", "fork", "raise"]

@@ -36,6 +36,7 @@ COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
     "doctor": ("doctor", "examine a store, and say what to do"),
     "migrate": ("migrate", "bring a store to the newest stored format"),
     "inspect": ("inspect", "show the threads of a store in the browser"),
+    "memory": ("memory", "show, search, forget and move what agents remember"),
     "serve": ("serve", "serve the threads of a store over HTTP"),
     "copy": ("copy", "copy threads from one store to another"),
     "import": ("import_", "import threads of other libraries into a store"),
@@ -65,7 +66,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if more:
         # argparse takes the words of a command in one piece only; options may stand between them.
         if not hasattr(options, "words") or any(word.startswith("-") and word != "-" for word in more):
-            _refuse(made, _named(words), more)
+            _refuse(made, words, more)
         options.words += more
     try:
         code: int = options.run(options)
@@ -88,12 +89,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return code
 
 
-def _refuse(made: argparse.ArgumentParser, name: str | None, more: Sequence[str]) -> None:
+def _refuse(made: argparse.ArgumentParser, words: Sequence[str], more: Sequence[str]) -> None:
     """End with an error that names what the command does not take, and what was most likely meant."""
     from locus.hints import did_you_mean
 
-    subparsers = next(action for action in made._actions if isinstance(action, argparse._SubParsersAction))
-    command: argparse.ArgumentParser = subparsers.choices.get(name or "", made)
+    command = made
+    for word in words:
+        subparsers = next(
+            (action for action in command._actions if isinstance(action, argparse._SubParsersAction)), None
+        )
+        command = command if subparsers is None else subparsers.choices.get(word, command)
     unknown = next((word for word in more if word.startswith("-") and word != "-"), more[0]).partition("=")[0]
     options = [option for action in command._actions for option in action.option_strings if option.startswith("--")]
     command.error(f"there is no option {unknown!r:.80}{did_you_mean(unknown, options)}")

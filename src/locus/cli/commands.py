@@ -58,11 +58,13 @@ def configure(
     optional: int = 0,
     many: bool = False,
     writes: bool = False,
+    space: str | None = None,
 ) -> None:
     """Set up a command that looks at a store.
 
     `words` are its positional arguments; each is stored in `options` under its name, in lower case. The last `optional`
-    ones may be missing (None). With `many`, the last one is a list of all words that are left.
+    ones may be missing (None). With `many`, the last one is a list of all words that are left. With `space`, the
+    command is about that key space of the store.
     """
     command.formatter_class = argparse.RawDescriptionHelpFormatter
     command.epilog = stores.HELP
@@ -80,7 +82,9 @@ def configure(
         terminal = Terminal.of_process(json=options.json)
 
         async def main() -> int | None:
-            async with stores.opened(url, options, to_write=writes and getattr(options, "apply", True)) as store:
+            async with stores.opened(
+                url, options, to_write=writes and getattr(options, "apply", True), space=space
+            ) as store:
                 return await run(store, options, terminal)
 
         try:

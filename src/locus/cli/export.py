@@ -56,7 +56,7 @@ async def run(store: CheckpointStore, options: argparse.Namespace, terminal: Ter
             sys.stdout.reconfigure(encoding="utf-8", errors="surrogatepass")
         await _write(store, options, kind, sys.stdout, terminal)
         return None
-    with _new_file(options.output) as file:
+    with new_file(options.output) as file:
         await _write(store, options, kind, file, terminal)
     return None
 
@@ -76,7 +76,7 @@ async def _named(store: CheckpointStore, words: Sequence[str]) -> list[str]:
 
 
 @contextmanager
-def _new_file(name: str) -> Iterator[TextIO]:
+def new_file(name: str) -> Iterator[TextIO]:
     """A new file that gets its name only when it is complete. An existing file is not replaced."""
     target = Path(name)
     part = target.with_name(f"{target.name}.{os.getpid()}.part")

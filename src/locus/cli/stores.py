@@ -28,7 +28,9 @@ file of Locus it may be left out.
 
 {tokens.HELP}"""
 
-_OURS: Final = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'locus_checkpoints'"
+_OURS: Final = (
+    "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name IN ('locus_checkpoints', 'locus__memory_checkpoints')"
+)
 _MOST_FILES: Final = 50
 
 
@@ -94,13 +96,18 @@ def _is_ours(path: Path) -> bool:
 
 
 @asynccontextmanager
-async def opened(url: str, options: argparse.Namespace, *, to_write: bool = False) -> AsyncIterator[CheckpointStore]:
-    """Open the store at a URL, and close it at the end. Without `to_write` it is only read; it is never created."""
+async def opened(
+    url: str, options: argparse.Namespace, *, to_write: bool = False, space: str | None = None
+) -> AsyncIterator[CheckpointStore]:
+    """Open the store at a URL, and close it at the end. Without `to_write` it is only read; it is never created.
+
+    A store that has a key space of this name, and no threads yet, counts as there.
+    """
     from locus.transfer.stores import open_store, open_to_read
 
     token = tokens.token_for(url, options.token_file)
     if to_write:
-        await _must_exist(open_to_read(url, token))
+        await _must_exist(open_to_read(url, token), space)
     store = open_store(url, token) if to_write else open_to_read(url, token)
     try:
         yield store
@@ -108,7 +115,7 @@ async def opened(url: str, options: argparse.Namespace, *, to_write: bool = Fals
         await store.close()
 
 
-async def _must_exist(store: CheckpointStore) -> None:
+async def _must_exist(store: CheckpointStore, space: str | None) -> None:
     """Refuse a store that was never used: in a mistyped place, "deleted 0 threads" would be taken for success."""
     from locus.memory.engine import NothingThereError
 
@@ -116,7 +123,10 @@ async def _must_exist(store: CheckpointStore) -> None:
         async with store.using():
             pass
     except NothingThereError:
-        raise
+        if space is None:
+            raise
+        async with store.key_space(space).using():
+            pass
     except LocusError:
         pass  # the command itself says what is wrong, or mends it
     finally:

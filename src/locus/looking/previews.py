@@ -12,6 +12,7 @@ framework has recorded; what nobody recorded is None.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -51,6 +52,19 @@ _PLACES: Final = (
 )
 """The fields of an item in which frameworks write such numbers down."""
 _MOST_PARTS: Final = 200
+
+_SIGNS: Final[tuple[tuple[re.Pattern[str], str], ...]] = (
+    (re.compile(r"^[ \t]*(?:`{3,}|~{3,})[^\n`]*$", re.MULTILINE), ""),  # the fences of code
+    (re.compile(r"^[ \t]*:?-{2,}:?(?:[ \t]*·[ \t]*:?-{2,}:?)*[ \t]*$", re.MULTILINE), ""),  # the rule of a table
+    (re.compile(r"^[ \t]*(?:#{1,6}|>)[ \t]+", re.MULTILINE), ""),
+    (re.compile(r"^[ \t]*[*+][ \t]+", re.MULTILINE), "- "),
+    (re.compile(r"!?\[([^\[\]\n]*)\]\([^()\s]*\)"), r"\1"),
+    (re.compile(r"(?<![0-9A-Za-z*])(\*{1,3})(?=[^\s*])([^*\n]*[^\s*])\1(?![0-9A-Za-z*])"), r"\2"),
+    (re.compile(r"~~(?=[^\s~])([^~\n]+)~~"), r"\1"),
+    (re.compile(r"`([^`\n]+)`"), r"\1"),
+)
+"""The signs of Markdown that a line does without, and what takes their place."""
+_ROW: Final = re.compile(r"^\|(.*)\|[ \t]*$", re.MULTILINE)
 
 
 class Kind(StrEnum):
@@ -127,11 +141,21 @@ class Preview:
         return self.kind is Kind.SAID and self.role == "assistant"
 
 
-def first_words(text: str, most: int = LONGEST) -> str:
-    """The beginning of a text on one line; it ends with `…` if something is left out."""
+def first_words(text: str, most: int = LONGEST, *, markdown: bool = False) -> str:
+    """The beginning of a text on one line; it ends with `…` if something is left out.
+
+    If the text is Markdown, its signs are left out: of `**8.99**`, the number stays.
+    """
     beginning = text[: 4 * most]
-    words = " ".join(beginning.split())
+    words = " ".join((_without_signs(beginning) if markdown else beginning).split())
     return words if len(words) <= most and len(beginning) == len(text) else f"{words[: most - 1].rstrip()}…"
+
+
+def _without_signs(text: str) -> str:
+    text = _ROW.sub(lambda row: row[1].replace("|", "·"), text)
+    for sign, instead in _SIGNS:
+        text = sign.sub(instead, text)
+    return text
 
 
 def call_words(call: Call) -> str:
@@ -160,10 +184,11 @@ def previews_of(item: Any, position: int | None = None) -> list[Preview]:
         return [approval]
     previews: list[Preview] = []
     for said in utterances_of(item):
-        text = first_words(said.text)
+        is_result = said.answers is not None or said.role == "tool"
+        text = first_words(said.text, markdown=not is_result)
         if said.role == THOUGHTS:
             previews.append(Preview(Kind.THOUGHT, said.role, text, said.name, None, position))
-        elif said.answers is not None or said.role == "tool":
+        elif is_result:
             kind = Kind.FAILED if said.failed else Kind.RETURNED
             previews.append(Preview(kind, "tool", text, said.name, said.answers, position))
         elif text:

@@ -286,6 +286,19 @@ def moment_of(text: str) -> datetime:
         raise ConfigurationError("a time is written as 2026-11-16T14:03:20, in UTC") from None
 
 
+def first_moment_of(text: str) -> datetime:
+    """The first moment of a day, or of a second, as browsers write them."""
+    moment = moment_of(text)
+    if _DATE.fullmatch(text):
+        return moment.replace(hour=0, minute=0, second=0, microsecond=0)
+    return moment if _FRACTION.search(text) else moment - _SECOND
+
+
+def last_moment_of(text: str) -> datetime:
+    """The last moment of a day, or of a second, as browsers write them."""
+    return moment_of(f"{text}T23:59:59" if _DATE.fullmatch(text) else text)
+
+
 def local_moment(text: str, now: datetime | None = None) -> datetime | None:
     """The end of a time that a person writes: to the minute, the second or the day; None if it is no time.
 

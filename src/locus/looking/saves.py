@@ -63,7 +63,7 @@ _TASKS: Final[Mapping[str, Stand]] = {
 """What the state of a task of A2A says about it."""
 _RUN_AT_THE_END: Final = frozenset({"openai-agents", "pydantic-ai"})
 """The namespaces of frameworks that save a call without its result only if a person has to allow it."""
-_INTERRUPT, _ERROR = "__interrupt__", "__error__"
+INTERRUPT, _ERROR = "__interrupt__", "__error__"
 _OF_INTERRUPT: Final = ("metadata", "locus:interrupt")
 
 Place = tuple[str, str]
@@ -389,8 +389,8 @@ def _asked(stored: Stored, head: Any, runs: Mapping[str, Sequence[Run]], writes:
         calls = _list_at(stored, (*_OF_INTERRUPT, "calls"), interrupt.get("calls"), runs)
         return first_words(", ".join(map(_asked_call, calls)))
     for write in writes:
-        if write.channel == _INTERRUPT:
-            return first_words(", ".join(_questions(decode(write.value))))
+        if write.channel == INTERRUPT:
+            return first_words(", ".join(questions_in(decode(write.value))))
     if ("who",) in decode_manifest(stored.manifest):
         return _asked_by_strands(_list_at(stored, ("who",), None, runs))
     return None
@@ -411,7 +411,7 @@ def _asked_call(call: Any) -> str:
     return call_words(Call(str(call.get("name") or "?"), arguments))
 
 
-def _questions(interrupts: Any) -> list[str]:
+def questions_in(interrupts: Any) -> list[str]:
     """The questions of LangGraph's interrupts: what the graph gave, or the calls that a person has to review."""
     values = interrupts.get("value") if isinstance(interrupts, dict) else interrupts
     questions: list[str] = []

@@ -14,7 +14,9 @@ from datetime import datetime
 from typing import Final
 
 from locus.looking.saves import items_added
+from locus.looking.written import search_written
 from locus.memory.conversations import Utterance, utterances_of
+from locus.memory.model.arguments import SEARCH_SECONDS
 from locus.memory.model.ids import Pattern, words
 from locus.memory.model.matching import snippet
 from locus.memory.model.records import Hit
@@ -36,6 +38,8 @@ class Wanted:
     role: str | None = None
     since: datetime | None = None
     until: datetime | None = None
+    thread_id: str | None = None
+    """The only thread; None for those that the pattern matches."""
 
     @property
     def is_everything(self) -> bool:
@@ -46,7 +50,7 @@ class Wanted:
         moment = hit.entry.created_at
         if (self.since is not None and moment < self.since) or (self.until is not None and moment > self.until):
             return False
-        return self.pattern.matches(hit.entry.thread_id)
+        return self.thread_id in (None, hit.entry.thread_id) and self.pattern.matches(hit.entry.thread_id)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,31 +89,43 @@ def mark_pattern(marks: Sequence[str]) -> re.Pattern[str]:
 
 
 async def search_said(
-    store: CheckpointStore, query: str, limit: int, prefix: str = "", wanted: Wanted | None = None
+    store: CheckpointStore,
+    query: str,
+    limit: int,
+    prefix: str = "",
+    wanted: Wanted | None = None,
+    timeout_seconds: float = SEARCH_SECONDS,
 ) -> FoundPage:
-    """Search for all words of a query. Hits that have them as they were typed come first."""
+    """Search for all words of a query, in pending writes too. Hits that have them as they were typed come first."""
     wanted, marks = wanted or Wanted(), marks_of(query)
     inexact = any(len(words(mark)) > 1 for mark in marks)
     most = limit if wanted.is_everything and not inexact else min(max(limit, _MOST), _MORE * limit)
-    hits = await store.search(query, most, prefix or wanted.pattern.prefix)
-    found = await said_in(store, [hit for hit in hits if wanted.takes(hit)], query)
+    prefix = prefix or wanted.pattern.prefix
+    hits = await store.search(query, most, prefix, timeout_seconds)
+    known = {(hit.entry.thread_id, hit.entry.namespace, hit.entry.checkpoint_id) for hit in hits}
+    written = [
+        hit
+        for hit in await search_written(store, query, prefix, timeout_seconds)
+        if (hit.entry.thread_id, hit.entry.namespace, hit.entry.checkpoint_id) not in known
+    ]
+    found = await said_in(store, [hit for hit in [*hits, *written[:most]] if wanted.takes(hit)], query, wanted.role)
     chosen = [one for one in found if wanted.role is None or one.role == wanted.role]
     chosen.sort(key=lambda one: not one.is_exact)
     return FoundPage(chosen[:limit], hits.complete and (len(hits) < most or wanted.is_everything))
 
 
-async def said_in(store: CheckpointStore, hits: Sequence[Hit], query: str) -> list[Found]:
-    """Who said what these hits of a query found, in their order."""
+async def said_in(store: CheckpointStore, hits: Sequence[Hit], query: str, role: str | None = None) -> list[Found]:
+    """Who said what these hits of a query found, in their order. Of several who did, one with the role is named."""
     gate, marks = asyncio.Semaphore(_AT_ONCE), marks_of(query)
 
     async def found_at(hit: Hit) -> Found:
         async with gate:
-            return await _found(store, hit, marks, query)
+            return await _found(store, hit, marks, query, role)
 
     return await asyncio.gather(*map(found_at, hits))
 
 
-async def _found(store: CheckpointStore, hit: Hit, marks: Sequence[str], query: str) -> Found:
+async def _found(store: CheckpointStore, hit: Hit, marks: Sequence[str], query: str, role: str | None) -> Found:
     terms = list(dict.fromkeys(words(query)))
     best, most = Found(hit, "", hit.snippet, _has_all(hit.snippet, marks)), 0
     for position, item in await items_added(store, hit.entry):
@@ -117,6 +133,8 @@ async def _found(store: CheckpointStore, hit: Hit, marks: Sequence[str], query: 
             text = _text(said)
             score = sum(bool(mark_pattern([mark]).search(text)) for mark in marks)
             score = 2 * score + set(terms).issubset(words(text))
+            if score and said.role == role:
+                score += 2 * len(marks)
             if score > most:
                 excerpt = snippet(terms, text)
                 best, most = Found(hit, said.role, excerpt, _has_all(text, marks), said.name, position), score

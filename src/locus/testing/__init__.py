@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from locus.testing.contract import REQUIRED, CheckpointerContract, CoreContract, DurableContract, DurableLaws
     from locus.testing.laws.durability.outage import OutageLaws
     from locus.testing.laws.durability.stalls import StallLaws
+    from locus.testing.laws.effects import EffectLaws, EffectOutageLaws, EffectProcessLaws, EffectStoreLaws
     from locus.testing.laws.handles.saver import SaverLaws
     from locus.testing.laws.long_term import LongTermLaws, LongTermOutageLaws, LongTermProcessLaws
     from locus.testing.laws.removal.expiry import ExpiryLaws
@@ -46,6 +47,10 @@ __all__ = [
     "DurableContract",
     "DurableLaws",
     "DurableTestStore",
+    "EffectLaws",
+    "EffectOutageLaws",
+    "EffectProcessLaws",
+    "EffectStoreLaws",
     "ExpiryLaws",
     "LongTermLaws",
     "LongTermOutageLaws",
@@ -87,6 +92,7 @@ __getattr__ = lazy_names(
         "laws.long_term": ("LongTermLaws", "LongTermOutageLaws", "LongTermProcessLaws"),
         "laws.search.metadata": ("MetadataLaws",),
         "laws.durability.outage": ("OutageLaws",),
+        "laws.effects": ("EffectLaws", "EffectOutageLaws", "EffectProcessLaws", "EffectStoreLaws"),
         "sqlite": ("SQLiteTestStore",),
         "laws.handles.saver": ("SaverLaws",),
         "laws.search.words": ("SearchLaws",),

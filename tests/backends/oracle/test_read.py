@@ -5,11 +5,16 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any
 
+import psycopg
 import pytest
 import pytest_asyncio
 
+from locus.core.state import AgentState
 from locus.memory.backends.oracle.client import OracleConnection
+from locus.memory.backends.oracle.schema import OracleFlavour, oracle_sql
+from locus.memory.backends.sql import read as sql_read
 from locus.memory.checkpointer import Checkpointer
+from locus.memory.model.records import DEFAULT_NAMESPACE, Base
 from tests.backends.oracle.stores import OracleStore
 from tests.backends.sql.reading import (
     WINDOW,
@@ -18,6 +23,10 @@ from tests.backends.sql.reading import (
     check_digests_of_any_value,
     check_hidden_runs,
 )
+from tests.servers.oracle.errors import OracleError
+from tests.servers.oracle.grammar import translate
+from tests.servers.oracle.server import OracleServer
+from tests.servers.oracle.settings import path
 
 pytestmark = pytest.mark.oracle
 
@@ -58,3 +67,36 @@ async def test_what_is_deleted_between_two_statements_is_noticed(
     await checkpointer.list_threads()
     async with oracle_store.open() as other:
         await check_a_deletion_in_between(checkpointer, other, waiting.append, [None, WINDOW])
+
+
+async def test_the_latest_checkpoint_is_found_in_an_index(
+    checkpointer: Checkpointer, oracle_store: OracleStore, oracle_server: OracleServer
+) -> None:
+    """By the plans of the database below the stand-in: no statement looks at all checkpoints of a thread."""
+    await checkpointer.save(AgentState(), "t", "first")
+    sql, held = OracleFlavour(oracle_store.table_name), Base("first", "rev")
+    asked = (
+        sql_read.row_since(sql, "t", DEFAULT_NAMESPACE, None, held),
+        sql_read.checkpoint_row(sql, sql.stored, "t", DEFAULT_NAMESPACE, None),
+        sql_read.entry(sql, "t", DEFAULT_NAMESPACE, None),
+    )
+    with psycopg.connect(oracle_server.target.url, autocommit=True) as connection:
+        connection.execute("SELECT set_config('search_path', %s, false)", (path(oracle_store.direct.user),))
+        table = f'"{sql.checkpoints.upper()}"'
+        columns = connection.execute("SELECT attname FROM pg_attribute WHERE attrelid = to_regclass(%s)", (table,))
+        copied = {f'"{name}"': f'"{name}"' for (name,) in columns if name.isupper()}
+        copied |= {'"ID"': "-n", '"SEQ"': "n", '"CHECKPOINT_ID"': "'c' || n", '"REV"': "'r' || n"}
+        connection.execute(
+            f"INSERT INTO {table} ({', '.join(copied)}) SELECT {', '.join(copied.values())}"
+            f" FROM {table}, generate_series(2, 2000) n".encode()
+        )
+        connection.execute(f"ANALYZE {table}".encode())
+        for steps in asked:
+            statement, _ = next(steps)
+            steps.close()
+            made = translate(oracle_sql(statement))
+            assert not isinstance(made, OracleError), made
+            rows = connection.execute(f"EXPLAIN (GENERIC_PLAN) {made.commands[0]}".encode()).fetchall()
+            plan = "\n".join(line for (line,) in rows)
+            assert "Sort" not in plan, plan
+            assert f"Seq Scan on {table}" not in plan, plan

@@ -84,6 +84,8 @@ async def test_a_lost_edit_does_not_bring_back_what_it_replaced(store: RedisStor
 def to_format_1(store: RedisStore) -> None:
     """What is stored, as an older version has stored it."""
     with store.client() as client:
+        for name in (name_of(store, "h"), name_of(store, "w")):
+            client.hdel(name, *(field for field in stored(client, name) if field[:1] in b"LID"))
         for field, text in stored(client, name_of(store, "r")).items():
             if b" " in field:
                 start, length, _, items = text.split(b" ", 3)
@@ -93,11 +95,14 @@ def to_format_1(store: RedisStore) -> None:
         starts = {"h": 16, "w": 0}
         for kind, skip in starts.items():
             for field, text in stored(client, name_of(store, kind)).items():
-                if b"\n#" in text:
-                    parts = [part.partition(b"\n#")[0] for part in nets(text, skip)]
+                if b"\n=" in text:
+                    parts = [part.partition(b"\n=")[0] for part in nets(text, skip)]
+                    if kind == "h":  # behind what it is linked to stands a seal
+                        parts = [*parts[:6], *parts[6].split(b" ", 1)[1:]]
                     old = text[:skip] + b"".join(b"%d:%b" % (len(part), part) for part in parts)
                     client.hset(name_of(store, kind), field, old)
         client.hset(f"{store.prefix}format", "version", "1")
+        client.hdel(f"{store.prefix}format", "check")
 
 
 async def test_format_1_is_read_and_carried_on(store: RedisStore) -> None:
@@ -186,3 +191,161 @@ async def test_a_number_that_is_none_is_told(store: RedisStore) -> None:
     async with store.open() as cp:
         with pytest.raises(CorruptCheckpointError):
             await cp.history("t")
+
+
+async def test_a_payload_of_another_checkpoint_is_told(store: RedisStore) -> None:
+    await story(store)
+    with store.client() as client:
+        name = name_of(store, "p")
+        client.hset(name, "3", stored(client, name)[b"2"])
+    async with store.open() as cp:
+        for question in (cp.load("t"), cp.load("t", "c3"), cp.copy_thread("t", "copy")):
+            with pytest.raises(CorruptCheckpointError):
+                await question
+        assert await cp.load("t", "c2")
+
+
+@pytest.mark.parametrize(
+    ("kind", "field"),
+    [("h", b"ldefault"), ("h", b"i7:default2:c3"), ("w", b"d7:default2:c3"), ("w", b"t7:default2:c3task"), ("p", b"2")],
+)
+@pytest.mark.parametrize("renamed", [False, True])
+async def test_a_lost_field_is_told(store: RedisStore, kind: str, field: bytes, *, renamed: bool) -> None:
+    """As one that is gone, and as one whose name has changed: neither is an answer that nothing is there."""
+    await story(store)
+    with store.client() as client:
+        name = name_of(store, kind)
+        text = stored(client, name)[field]
+        assert client.hdel(name, field)
+        if renamed:
+            client.hset(name, field[:-1] + b"x", text)
+    questions = {
+        b"l": lambda cp: [cp.load("t"), cp.history("t", limit=1), cp.save(AgentState(), "t"), cp.recent_threads()],
+        b"i": lambda cp: [cp.load("t", "c3"), cp.get_metadata("t", "c3"), cp.save(AgentState(), "t", "c3")],
+        b"d": lambda cp: [cp.get_writes("t", "c3"), cp.put_writes("t", "c3", "other", [("channel", 1)])],
+        b"t": lambda cp: [cp.get_writes("t", "c3"), cp.put_writes("t", "c3", "task", [("channel", 1)])],
+        b"2": lambda cp: [cp.load("t", "c2")],
+    }
+    async with store.open() as cp:
+        for question in questions[field[:1]](cp):
+            with pytest.raises(CorruptCheckpointError):
+                await question
+        examination = await examine(cp.store)
+        assert examination.damaged or "checkpoints are not found" in str(examination.findings)
+        assert await cp.delete("t")
+        assert not await cp.exists("t")
+
+
+@pytest.mark.parametrize("change", ["lost", "moved", "renamed"])
+async def test_a_gap_in_the_history_is_told(store: RedisStore, change: str) -> None:
+    await story(store)
+    with store.client() as client:
+        name = name_of(store, "s")
+        client.zrem(name, "2")
+        if change != "lost":
+            client.zadd(name, {"2": 0.5} if change == "moved" else {"7": 2})
+    async with store.open() as cp:
+        for question in (cp.history("t"), cp.history("t", limit=2), cp.list_with_metadata()):
+            with pytest.raises(CorruptCheckpointError):
+                await question
+        if change != "moved":  # a removal reads them all, in the order of their numbers
+            with pytest.raises(CorruptCheckpointError):
+                await cp.delete("t", "c1")
+        assert (await examine(cp.store)).damaged
+
+
+async def test_pages_of_a_history_follow_each_other(store: RedisStore) -> None:
+    """Each page is held against the entry that it comes before, and a damaged one of those is told."""
+    await story(store)
+    async with store.open() as cp:
+        assert [entry.seq for entry in await cp.history("t", None, "c3")] == [2, 1]
+        assert [entry.seq for entry in await cp.history("t", 1, "c3")] == [2]
+        async with cp.store.using() as engine:
+            assert [entry.seq for entry in await engine.history("t", "default", 2, 9)] == [3, 2]
+    with store.client() as client:
+        client.zadd(name_of(store, "s"), {"2": 0.5})
+    async with store.open() as cp:
+        with pytest.raises(CorruptCheckpointError):
+            await cp.history("t", 1, "c3")
+
+
+async def test_what_a_script_adds_to_an_entry_is_sealed(store: RedisStore) -> None:
+    """Its time, its parent, the number of the one before it; and its own number."""
+    await story(store)
+    with store.client() as client:
+        name = name_of(store, "h")
+        entry = stored(client, name)[b"e3"]
+        for old, new in ((entry[:1], b"3"), (b"4:2 c2", b"4:1 c2"), (b"4:2 c2", b"4:2 c1"), (b"4:2 c2", b"1:2")):
+            assert old in entry
+            client.hset(name, "e3", entry.replace(old, new, 1))
+            async with store.open() as cp:
+                for question in (cp.load("t"), cp.history("t", limit=1)):
+                    with pytest.raises(CorruptCheckpointError):
+                        await question
+
+
+async def test_a_save_hides_no_damage(store: RedisStore) -> None:
+    """A counter, or a latest, that names an older number would let a save overwrite or pass a checkpoint."""
+    state = await story(store)
+    with store.client() as client:
+        name = name_of(store, "h")
+        for field, changed in (("seq", "2"), ("ldefault", "2 c3"), ("ldefault", "3 c2")):
+            before = client.hget(name, field)
+            client.hset(name, field, changed)
+            async with store.open() as cp:
+                with pytest.raises(CorruptCheckpointError):
+                    await cp.save(state, "t", "c4")
+            client.hset(name, field, before or b"")
+    async with store.open() as cp:
+        assert await cp.save(state, "t", "c4")
+        assert [entry.seq for entry in await cp.history("t")] == [4, 3, 2, 1]
+
+
+async def test_links_stay_right_when_checkpoints_go(store: RedisStore) -> None:
+    await story(store)
+    async with store.open() as cp:
+        for namespace in ("other", "default"):
+            for number in range(4, 8):
+                await cp.save(AgentState(), "t", f"c{number}", namespace=namespace)
+        assert await cp.delete("t", "c5")
+        assert await cp.delete("t", "c7")
+        await cp.save(AgentState(), "t", "c2")  # takes the place of another one
+        assert [entry.checkpoint_id for entry in await cp.history("t")] == ["c2", "c6", "c4", "c3", "c1"]
+        assert [entry.checkpoint_id for entry in await cp.history("t", limit=2)] == ["c2", "c6"]
+        assert await cp.copy_thread("t", "copy", "c2")
+        assert await cp.history("copy")
+        assert await cp.delete("t", namespace="other")
+        assert await cp.load("t", namespace="other") is None
+        assert await cp.history("t", namespace="other") == []
+        assert not (await examine(cp.store)).damaged
+
+
+@pytest.mark.parametrize(("field", "changed"), [("buckets", "36"), ("buckets", "3"), ("check", "1")])
+async def test_a_changed_number_of_buckets_is_told(store: RedisStore, field: str, changed: str) -> None:
+    """Every thread would seem to be gone, because it is looked for in another bucket."""
+    await story(store)
+    with store.client() as client:
+        client.hset(f"{store.prefix}format", field, changed)
+    async with store.open() as cp:
+        with pytest.raises(CorruptCheckpointError):
+            await cp.load("t")
+
+
+@pytest.mark.parametrize("kind", ["ids", "recent", "meta"])
+@pytest.mark.parametrize("change", ["lost", "renamed", "moved"])
+async def test_doctor_finds_what_an_index_has_lost(store: RedisStore, kind: str, change: str) -> None:
+    await story(store)
+    async with store.open() as cp:
+        before = (await examine(cp.store)).findings
+        with store.client() as client:
+            (name,) = [key for key in store.stored_keys() if key.endswith(f":{kind}")]
+            members: Any = client.zrange(name, 0, -1, withscores=True)
+            member, score = members[0]
+            client.zrem(name, member)
+            if change == "renamed":
+                client.zadd(name, {member + b"x": score})
+            elif change == "moved":
+                client.zadd(name, {member: score - 1 if score else 1})
+        found = [finding for finding in (await examine(cp.store)).findings if finding not in before]
+        assert [finding.severity for finding in found] == ["error"]
+        assert "index" in found[0].what

@@ -79,7 +79,7 @@ async def test_what_ended_by_itself_is_taken_out_of_the_index(store: RedisStore)
 
 async def test_saving_alone_keeps_the_index_small(store: RedisStore) -> None:
     """Nobody lists and nobody vacuums: what has ended may not pile up."""
-    async with store.open(ttl_seconds=0.05) as handle:
+    async with store.open(ttl_seconds=0.005) as handle:
         for number in range(300):
             await handle.save(AgentState(), f"t{number}", metadata={"k": number})
     with store.client() as client:

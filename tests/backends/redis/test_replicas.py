@@ -275,7 +275,7 @@ async def test_what_waits_leaves_no_key_behind(pair: Pair) -> None:
         await handle.delete("t")
     with Redis(port=pair.primary.port) as client:
         assert list(client.scan_iter(f"{pair.prefix}*")) == [f"{pair.prefix}format".encode()]
-        assert client.hkeys(f"{pair.prefix}format") == [b"version", b"buckets"]
+        assert client.hkeys(f"{pair.prefix}format") == [b"version", b"buckets", b"check"]
 
 
 async def test_a_server_without_replicas_is_asked_for_none(redis_server: RedisServer) -> None:

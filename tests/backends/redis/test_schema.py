@@ -13,6 +13,7 @@ from locus.errors import CorruptCheckpointError
 from locus.memory.backends.redis.schema import (
     Layout,
     committed_at,
+    entry_text,
     index_field,
     metadata_pairs,
     milliseconds,
@@ -21,13 +22,14 @@ from locus.memory.backends.redis.schema import (
     pair_digest,
     payload_text,
     place,
+    relinked,
     run_text,
     to_entry,
     to_extents,
     to_payload,
     to_run,
+    to_stored_entry,
     to_writes,
-    whole_entry,
     write_text,
 )
 from locus.memory.model.records import Entry, Extent, Run, Write
@@ -83,9 +85,15 @@ def test_entries_come_back(namespace: str, checkpoint_id: str, parent_id: str | 
     metadata = json.dumps({"k": value}, ensure_ascii=False)
     created = datetime(2026, 2, 3, 4, 5, 6, 789_012, tzinfo=UTC)
     entry = Entry("t", namespace, checkpoint_id, parent_id, 7, "rev", created, metadata)
-    stored = whole_entry(entry, AT)
-    assert to_entry("t", 7, stored) == entry
+    stored = relinked(7, AT + entry_text(entry), 3, parent_id)
+    assert to_stored_entry("t", 7, stored) == (entry, 3)
     assert committed_at(stored) == int(AT)
+    old = relinked(7, stored, None, "another parent")
+    assert relinked(7, old, 3, parent_id) == stored
+    with pytest.raises(CorruptCheckpointError):
+        to_entry("t", 7, old)
+    with pytest.raises(CorruptCheckpointError):
+        to_entry("t", 8, stored)
 
 
 @pytest.mark.parametrize("stored", [None, b"", AT, AT + b"7:default", AT + b"nonsense"])
@@ -96,14 +104,22 @@ def test_a_damaged_entry_is_corrupt(stored: bytes | None) -> None:
 
 def test_payloads_runs_and_writes_come_back() -> None:
     extents = [Extent("abc", 3, 1, 12), Extent("#" + "0" * 32, 0, 0, 1)]
-    stored = payload_text(extents, '{"é":[]}', "[]")
-    assert to_payload(stored) == ('{"é":[]}', "[]")
+    stored = payload_text("rev", extents, '{"é":[]}', "[]")
+    assert to_payload(stored, "rev")[1:] == ('{"é":[]}', "[]", True)
+    for other in ("another rev", None):
+        with pytest.raises((CorruptCheckpointError, ValueError)):
+            to_payload(stored, other)
     assert to_extents(nets(stored)[0]) == extents
     assert to_extents(b"") == []
     run = Run("abc", 3, 9, 2, '["1 2\\n", "😀"]')
     assert to_run(b"abc 3", run_text(run)) == run
     writes = [Write("täsk", "p", -1, "channel", '"v"'), Write("täsk", "", 0, "", "null")]
-    assert to_writes("täsk".encode(), b"".join(map(write_text, writes))) == writes
+    at, task = place("ns", "c"), "täsk".encode()
+    text = b"".join(write_text(at, "täsk", write) for write in writes)
+    assert to_writes(at, task, text) == writes
+    for another in ((place("ns", "d"), task), (at, b"task")):
+        with pytest.raises(CorruptCheckpointError):
+            to_writes(*another, text)
 
 
 def test_metadata_pairs_tell_keys_from_values() -> None:

@@ -9,10 +9,20 @@ import pytest
 from locus.errors import CorruptCheckpointError
 from locus.memory.backends.redis.commit import commit_arguments
 from locus.memory.backends.redis.remove import ThreadContents, ThreadOutline
-from locus.memory.backends.redis.schema import index_field, net, payload_text, place, run_text, whole_entry
+from locus.memory.backends.redis.schema import (
+    bound_payload,
+    entry_text,
+    index_field,
+    link_text,
+    net,
+    place,
+    relinked,
+    run_text,
+    write_text,
+)
 from locus.memory.backends.redis.search import first_entry_showing, token
 from locus.memory.model.ids import words
-from locus.memory.model.records import ANY, Base, Commit, Entry, Extent, Run
+from locus.memory.model.records import ANY, Base, Commit, Entry, Run, Write
 from locus.memory.model.retention import Listed
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
@@ -28,8 +38,12 @@ def _entry(seq: int, parent: str | None, metadata: str = "{}") -> Entry:
     return Entry("t", "ns", f"c{seq}", parent, seq, f"rev{seq}", NOW, metadata)
 
 
+def _stored(entry: Entry, previous: int) -> bytes:
+    return relinked(entry.seq, AT + entry_text(entry), previous, entry.parent_id)
+
+
 def _outline(wants: dict[int, str], runs: dict[bytes, bytes], parents: dict[int, str | None]) -> ThreadOutline:
-    entries = [whole_entry(_entry(seq, parents.get(seq)), AT) for seq in wants]
+    entries = [_stored(_entry(seq, parents.get(seq)), seq - 1) for seq in wants]
     seqs, texts = [str(seq).encode() for seq in wants], [text.encode() for text in wants.values()]
     return ThreadOutline("t", [b"born 3 ", seqs, entries, texts, list(runs), list(runs.values())])
 
@@ -64,7 +78,7 @@ def test_a_removal_names_everything_that_goes() -> None:
 def test_a_removal_bridges_parents_and_keeps_what_is_shared() -> None:
     outline = _outline({1: "b 0 0 2;", 2: "b 0 0 2;"}, {b"b 0": b"0 2"}, {2: "c1"})
     removal = outline.removal_arguments({1})
-    reparented = whole_entry(_entry(2, None), AT)
+    reparented = _stored(_entry(2, None), 0)
     assert removal[4:] == [0, 0, 1, 2, reparented, 1, "ns", "2 c2"]
     everything = outline.removal_arguments({1, 2})
     assert everything[7:] == [1, "b 0", 1, "b", "", 0, 1, "ns", ""]
@@ -85,15 +99,17 @@ def test_a_damaged_survey_is_corrupt() -> None:
 
 
 def test_a_copy_takes_only_what_its_checkpoints_need() -> None:
-    entries = [whole_entry(_entry(1, None, '{"k":1}'), AT), whole_entry(_entry(2, "c1"), AT)]
-    payloads = [payload_text([Extent("b", 0, 0, 1)], "{}", "[]"), payload_text([Extent("b", 1, 0, 2)], "{}", "[]")]
+    entries = [_stored(_entry(1, None, '{"k":1}'), 0), _stored(_entry(2, "c1"), 1)]
+    payloads = [bound_payload("rev1", "b 0 0 1;", "{}", "[]"), bound_payload("rev2", "b 1 0 2;", "{}", "[]")]
     runs = [b"b 0", b"0 1 [1]", b"b 1", b"1 1 [2]", b"b", b"1"]
     at = place("ns", "c1")
-    writes = [b"d" + at, net("task"), b"t" + at + b"task", b"w", b"d" + place("ns", "c2"), b""]
+    text = write_text(at, "task", Write("task", "", 0, "channel", "1"))
+    writes = [b"d" + at, net("task"), b"t" + at + b"task", text, b"d" + place("ns", "c2"), b""]
     contents = ThreadContents([b"2", -1, [b"1", b"2"], entries, payloads, runs, writes])
     count, arguments = contents.copy_arguments("dest", "born", Listed("ns", {"c1"}))
     assert (count, arguments[:5]) == (1, ["dest", b"2", "", "born", 1])
-    assert arguments[13:] == [1, b"b 0", b"0 1 [1]", 1, at, b"task", b"w"]
+    assert arguments[10:12] == [entry_text(_entry(1, None, '{"k":1}')), link_text(0, None)]
+    assert arguments[14:] == [1, b"b 0", b"0 1 [1]", 1, at, b"task", text]
     count, arguments = contents.copy_arguments("dest", "born", None)
     assert count == 2
     assert (b"b 1" in arguments, arguments[arguments.index("b") + 1]) == (True, "1")

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from locus.errors import ConfigurationError, InvalidIdError
-from locus.memory.long_term.names import behind_keys, item_id, keys_of, path_of, within
+from locus.memory.long_term.names import behind_keys, item_id, keys_of, path_of, place_of, within
 from locus.memory.model.ids import MAX_ID_LENGTH, check_id
 
 LABELS = st.lists(st.text("ab/~!#\0 é😀\x01", max_size=4), max_size=4).map(tuple)
@@ -25,6 +25,7 @@ def test_an_id_belongs_to_one_item_and_sorts_by_path_and_key(
     assert (first < second) == ((path_of(one), key) < (path_of(other), other_key))
     assert first.startswith(path_of(other)) == (one[: len(other)] == other)
     assert first.startswith(keys_of(other)) == (one == other)
+    assert place_of(first) == (one, key)
     assert (first < behind_keys(path_of(other))) == (path_of(one) <= path_of(other))
 
 
@@ -35,6 +36,15 @@ def test_a_long_name_is_cut_and_stays_one_of_its_own(namespace: tuple[str, ...],
     for name in names:
         assert len(check_id(name)) == MAX_ID_LENGTH
     assert item_id(namespace, key).startswith(within(path_of(namespace)))
+    assert {place_of(name) for name in names} == {None}
+
+
+@pytest.mark.parametrize(
+    "name", ["", "a", "a/", "a/k", "a!k", "~/!k", "a/!~", "a/!~1", "~2a/!k", "~0~2/!~", "a/\x01/!k"]
+)
+def test_what_is_no_id_of_an_item_stands_for_none(name: str) -> None:
+    with pytest.raises(ValueError, match="no id of an item"):
+        place_of(name)
 
 
 def test_no_key_can_take_the_place_of_a_cut_name() -> None:

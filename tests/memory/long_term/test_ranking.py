@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import random
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterable, Sequence
 from itertools import product
+from math import sqrt
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, get_args
 
 import pytest
 
+import locus.memory.long_term.held
+import locus.memory.long_term.rows
+from benchmarks.recall.facts import FACTS, QUESTIONS
 from locus.errors import (
     ConfigurationError,
     EmbeddingError,
@@ -21,8 +26,11 @@ from locus.errors import (
     OwedVectorsWarning,
 )
 from locus.memory import LongTermMemory
+from locus.memory.long_term.embedding import Embedder
+from locus.memory.long_term.memory import Put
 from locus.memory.long_term.ranking import By
-from locus.memory.long_term.vectors import HeldVectors, cosine, vectors_of
+from locus.memory.long_term.rows import KEPT_ITEMS
+from locus.memory.long_term.vectors import HeldVectors, Vectors, cosine, read_vectors, stored_vectors, vectors_of
 from locus.memory.long_term.words import question_terms, terms_of
 
 USER = ("users", "1")
@@ -84,17 +92,37 @@ def _question_of(rng: random.Random) -> str:
     return " ".join(rng.choice(["abba", "cab", "dig", "fig", "jade", "head", "bead"]) for _ in range(3))
 
 
+@pytest.mark.parametrize("kept_items", [KEPT_ITEMS, 20])
 @pytest.mark.parametrize("where", ["memory", "sqlite"])
-async def test_every_way_gives_the_answer_of_comparing_everything(where: str, tmp_path: Path) -> None:
+async def test_every_way_gives_the_answer_of_comparing_everything(
+    where: str, kept_items: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Held or in portions, filtered or not, in pages or at once: the answer is that of exact cosines of everything."""
+    for module in (locus.memory.long_term.rows, locus.memory.long_term.held):
+        monkeypatch.setattr(module, "KEPT_ITEMS", kept_items)
     rng = random.Random(7)
     url = "memory" if where == "memory" else f"sqlite:{tmp_path / 'm.db'}"
     held = LongTermMemory(url, embed=letters)
-    facts = {f"k{number:03}": _question_of(rng) + " " + _question_of(rng) for number in range(300)}
-    await held.put_batch(
-        ((*USER, str(n % 3)), key, {"text": t, "n": n % 10}) for n, (key, t) in enumerate(facts.items())
-    )
     portions = LongTermMemory(held._opened, embed=letters, index_mb=0)
+    names = [f"k{number:03}" for number in range(200)]
+    await held.put_batch(_puts(rng, names[::2]))
+    await _compare(rng, held, portions)
+    # What came later is in its place, too, and what was replaced or removed is in none.
+    await held.put_batch(_puts(rng, [*names[1::2], *names[:20:2]]))
+    for number in range(30, 60):
+        await held.delete((*USER, str(number % 3)), names[number])
+    await _compare(rng, held, portions)
+    await held.close()
+
+
+def _puts(rng: random.Random, names: Sequence[str]) -> Iterable[Put]:
+    for name in names:
+        number = int(name[1:])
+        text = _question_of(rng) + " " + _question_of(rng)
+        yield Put((*USER, str(number % 3)), name, {"text": text, "n": number % 10})
+
+
+async def _compare(rng: random.Random, held: LongTermMemory, portions: LongTermMemory) -> None:
     filters: list[dict[str, Any]] = [{}, {"n": 3}, {"n": {"$gte": 8}}]
     for by, wanted in product(get_args(By), filters):
         query = _question_of(rng)
@@ -107,10 +135,9 @@ async def test_every_way_gives_the_answer_of_comparing_everything(where: str, tm
         assert [hit.key for page in pages for hit in page][:40] == [hit.key for hit in answer]
         if by == "vector":
             admitted = await held.search(USER, filter=wanted, limit=400)
-            exact = {hit.key: cosine(letters([hit.value["text"]])[0], vector) for hit in admitted}
+            exact = {hit.key: _stored(letters([hit.value["text"]])[0]).similarity(vector) for hit in admitted}
             best = sorted(admitted, key=lambda hit: (-exact[hit.key], hit.namespace, hit.key))[:40]
             assert [(hit.key, hit.similarity) for hit in answer] == [(hit.key, exact[hit.key]) for hit in best]
-    await held.close()
 
 
 async def test_hybrid_is_the_sum_of_both() -> None:
@@ -126,19 +153,88 @@ async def test_hybrid_is_the_sum_of_both() -> None:
     }
 
 
+def _stored(vector: Sequence[float]) -> Vectors:
+    """A vector as it comes back from a store."""
+    vectors = read_vectors(stored_vectors(vectors_of("m", len(vector), [vector])))
+    assert vectors is not None
+    return vectors
+
+
+def _vectors_of_every_kind(rng: random.Random, dimension: int) -> list[list[float]]:
+    """Even ones, ones with a few large numbers, short and long ones, and one without a length."""
+    scales = [rng.choice([1e-30, 1e-3, 1, 3e30]) for _ in range(200)]
+    vectors = [[rng.gauss(0, 1) * scale for _ in range(dimension)] for scale in scales]
+    for vector, scale in zip(vectors[:50], scales, strict=False):
+        vector[rng.randrange(dimension)] = 30.0 * scale
+    return [*vectors, [0.0] * dimension]
+
+
 def test_the_bounds_of_held_vectors_hold() -> None:
     rng = random.Random(3)
     for dimension in (1, 3, 384):
-        held, exact = HeldVectors(dimension), list[list[float]]()
-        for row in range(200):
-            vector = [rng.gauss(0, 1) * rng.choice([1e-3, 1, 30]) for _ in range(dimension)]
-            stored = vectors_of("m", dimension, [vector])
-            held.add(row, stored)
-            exact.append(list(stored.floats()[0]))
+        held, exact = HeldVectors(dimension), list[float]()
         asked = [rng.gauss(0, 1) for _ in range(dimension)]
-        near, far = held.bounds(asked, 200)
-        assert all(abs(near[row] - cosine(exact[row], asked)) <= far[row] for row in range(200))
+        for row, vector in enumerate(_vectors_of_every_kind(rng, dimension)):
+            stored = _stored(vector)
+            held.add(row, stored)
+            exact.append(stored.similarity(asked))
+        near, far = held.bounds(asked, len(exact))
+        assert all(abs(near[row] - exact[row]) <= far[row] for row in range(len(exact)))
         assert max(far) < 0.1
+        assert sorted(far)[len(far) // 2] < (0.1 if dimension < 100 else 1e-4)  # what has bytes, too, is held as it is
+
+
+def test_a_stored_vector_keeps_every_cosine() -> None:
+    rng = random.Random(4)
+    for dimension in (1, 3, 256, 384, 1_536):
+        asked = [rng.gauss(0, 1) for _ in range(dimension)]
+        widths = set()
+        for vector in _vectors_of_every_kind(rng, dimension):
+            stored = _stored(vector)
+            width = stored.numbers()[0].itemsize
+            error = abs(stored.similarity(asked) - cosine(vector, asked))
+            assert error <= sqrt(dimension) / (1_016 if width == 1 else 2 * 32_767) + 1e-12
+            widths.add(width)
+        assert widths == {1, 2} or dimension == 1 or dimension == 3
+
+
+async def test_stored_vectors_find_what_exact_ones_find() -> None:
+    """recall@10 against single precision, of a model's vectors of facts among texts of the same words."""
+    try:
+        embedder = Embedder("static")
+    except MissingDependencyError as error:
+        pytest.skip(str(error))
+    import numpy as np
+
+    rng, spoken = random.Random(5), " ".join(FACTS.values()).split()
+    others = [" ".join(rng.sample(spoken, 8)) for _ in range(2_000)]
+    made = await embedder.embed([*FACTS.values(), *others], stored=True)
+    asked = np.array(await embedder.embed([question for question, _ in QUESTIONS]))
+    exact = np.array(made)
+    kept = np.array([_stored(vector).numbers()[0] for vector in made], np.float64)
+    first = [np.argsort(-(asked @ some.T) / np.linalg.norm(some, axis=1), axis=1)[:, :10] for some in (exact, kept)]
+    shared = [len(set(one) & set(other)) / 10 for one, other in zip(*first, strict=True)]
+    assert np.mean(shared) >= 0.99
+
+
+async def test_an_item_with_a_vector_takes_less_than_a_thousand_bytes(tmp_path: Path) -> None:
+    rng, url, sizes = random.Random(6), f"sqlite:{tmp_path / 'm.db'}", list[int]()
+
+    def embed(texts: Sequence[str]) -> list[list[float]]:
+        return [[rng.gauss(0, 1) for _ in range(384)] for _ in texts]
+
+    for numbers in (range(1), range(1, 1_001)):
+        memory = LongTermMemory(url, embed=embed, embed_model="minilm")
+        await memory.put_batch(
+            (("users", str(number // 10), "memories"), f"fact-{number}", {"text": "Drinks green tea in the morning."})
+            for number in numbers
+        )
+        await memory.close()
+        database = sqlite3.connect(tmp_path / "m.db")
+        database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        database.close()
+        sizes.append((tmp_path / "m.db").stat().st_size)
+    assert (sizes[1] - sizes[0]) / 1_000 <= 1_000
 
 
 async def test_what_others_change_is_seen_at_once(tmp_path: Path) -> None:

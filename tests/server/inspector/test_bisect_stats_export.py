@@ -56,7 +56,7 @@ class TestBisect:
     async def test_the_answer_leads_to_the_difference(self, client: httpx.AsyncClient) -> None:
         page = await settled(client, "/t/acme%2F1/bisect?appears=says+2&to=cp-3")
         assert "It came with #3" in page.text
-        assert "/t/acme%2F1/diff/cp-1/cp-2?ns=default" in page.links()
+        assert "/t/acme%2F1/diff/cp-1/cp-2?ns=default&text=says+2" in page.links()
         assert "4 checkpoints were looked at, up to #4" in page.text
         diff = await client.get("/t/~YWNtZS8x/diff/cp-1/cp-2?ns=default")
         assert "what acme says 2" in diff.text
@@ -67,7 +67,7 @@ class TestBisect:
         assert "Not in any of the 3 checkpoints" in page.text
         page = await settled(client, "/t/acme%2F1/bisect?appears=another+way")
         assert "It came with #5" in page.text
-        assert "/t/acme%2F1/diff/cp-1/fork?ns=default" in page.links()
+        assert "/t/acme%2F1/diff/cp-1/fork?ns=default&text=another+way" in page.links()
 
     async def test_a_value_is_found_and_what_changed_often_is_told(self) -> None:
         checkpointer = MemoryCheckpointer()

@@ -13,7 +13,7 @@ from locus.memory.backends import MemoryCheckpointer
 from locus.memory.storage import StorageBackend
 from locus.server.inspector.images import LARGEST, MOST, images_of
 from locus.server.inspector.markdown import LONGEST, MarkdownNode, markdown, texts
-from tests.server.inspector.asked import Asked
+from tests.server.inspector.asked import Asked, Shown
 
 PNG = base64.b64encode(b"\x89PNG\r\n\x1a\n" + b"\0" * 40).decode()
 ADDRESS = f"data:image/png;base64,{PNG}"
@@ -124,12 +124,18 @@ async def test_a_message_is_markdown_and_can_be_read_raw() -> None:
     raw = await asked.page("t", "t", "c", checkpoint_id, raw="1")
     assert [one.text for one in raw.elements("p", class_="said")] == [text]
     marked = await asked.page("t", "t", "c", checkpoint_id, text="89.90")
-    assert [one.text for one in marked.elements("mark")] == ["89.90"]
+    assert _marks(marked) == ["89.90"]
     found = await asked.page("t", "t", "c", checkpoint_id, words="89.90 shop")
-    assert [one.text for one in found.elements("mark")] == ["89.90", "shop"]
+    assert _marks(found) == ["89.90", "shop"]
     # Words that Markdown would tear apart are marked in the text as it is.
     torn = await asked.page("t", "t", "c", checkpoint_id, text="is **89")
-    assert [one.text for one in torn.elements("mark")] == ["is **89"]
+    assert _marks(torn) == ["is **89"]
+
+
+def _marks(page: Shown) -> list[str]:
+    """What is marked in the only message of a page."""
+    (article,) = page.elements("article")
+    return [one.text for one in article.all() if one.name == "mark"]
 
 
 async def test_a_call_is_one_line_and_what_is_new_is_marked() -> None:

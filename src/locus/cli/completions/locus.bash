@@ -5,7 +5,8 @@
 #    source ~/.local/share/bash_completion/locus
 # See also: https://github.com/scop/bash-completion/blob/main/doc/configuration.md
 
-_shtab_locus_subparsers=(threads log show diff bisect search find fork delete erase stats vacuum export doctor migrate inspect serve copy import token completion)
+_shtab_locus_memory_subparsers=(list show search history forget export import)
+_shtab_locus_subparsers=(threads log show diff bisect search find fork delete erase stats vacuum export doctor migrate inspect memory serve copy import token completion)
 
 _shtab_locus_threads_option_strings=(-h --help -s --store --token-file --json --recent --meta --before --since --until -n --limit --utc --after)
 _shtab_locus_log_option_strings=(-h --help -s --store --token-file --json --graph --stat --all --utc --ns --all-ns -n --limit --before --until --follow)
@@ -23,6 +24,14 @@ _shtab_locus_export_option_strings=(-h --help -s --store --token-file --json -o 
 _shtab_locus_doctor_option_strings=(-h --help -s --store --token-file --json --quick --repair --apply --dry-run)
 _shtab_locus_migrate_option_strings=(-h --help -s --store --token-file --json --apply --dry-run)
 _shtab_locus_inspect_option_strings=(-h --help -s --store --token-file --port --no-open --write)
+_shtab_locus_memory_list_option_strings=(-h --help -s --store --token-file --json --namespaces -n --limit --offset)
+_shtab_locus_memory_show_option_strings=(-h --help -s --store --token-file --json --version --utc)
+_shtab_locus_memory_search_option_strings=(-h --help -s --store --token-file --json --under --filter --by --embed -n --limit --offset)
+_shtab_locus_memory_history_option_strings=(-h --help -s --store --token-file --json -n --limit --utc)
+_shtab_locus_memory_forget_option_strings=(-h --help -s --store --token-file --json --source --all --apply --dry-run)
+_shtab_locus_memory_export_option_strings=(-h --help -s --store --token-file --json -o --output)
+_shtab_locus_memory_import_option_strings=(-h --help -s --store --token-file --json --under --embed --apply --dry-run)
+_shtab_locus_memory_option_strings=(-h --help)
 _shtab_locus_serve_option_strings=(-h --help -s --store --host --port --workers --token --token-file --store-token-file --max-body --header-timeout --body-timeout --send-timeout --max-values --max-connections --rate-limit --daily-saves --daily-megabytes --quota-file --audit --inspector --inspector-write --inspector-host --query-timeout --grace --log-level)
 _shtab_locus_copy_option_strings=(-h --help --threads --dry-run --jobs --json --token-file --source-token-file --destination-token-file)
 _shtab_locus_import_option_strings=(-h --help --threads --dry-run --jobs --json --token-file --allow --tenant --sessions-table --messages-table)
@@ -34,10 +43,12 @@ _shtab_locus_option_strings=(-h --help --version -s --store)
 
 _shtab_locus_stats___by_choices=(channel thread)
 _shtab_locus_export___format_choices=(jsonl json md markdown html)
+_shtab_locus_memory_search___by_choices=(hybrid words vector)
+_shtab_locus_memory_pos_0_choices=(list show search history forget export import)
 _shtab_locus_serve___log_level_choices=(debug info warning error)
 _shtab_locus_import_pos_0_choices=(langgraph locus-sdk openai-agents google-adk agent-framework strands jsonl)
 _shtab_locus_completion_pos_0_choices=(bash zsh fish)
-_shtab_locus_pos_0_choices=(threads log show diff bisect search find fork delete erase stats vacuum export doctor migrate inspect serve copy import token completion)
+_shtab_locus_pos_0_choices=(threads log show diff bisect search find fork delete erase stats vacuum export doctor migrate inspect memory serve copy import token completion)
 
 _shtab_locus_threads__h_nargs=0
 _shtab_locus_threads___help_nargs=0
@@ -120,6 +131,38 @@ _shtab_locus_inspect__h_nargs=0
 _shtab_locus_inspect___help_nargs=0
 _shtab_locus_inspect___no_open_nargs=0
 _shtab_locus_inspect___write_nargs=0
+_shtab_locus_memory_list__h_nargs=0
+_shtab_locus_memory_list___help_nargs=0
+_shtab_locus_memory_list___json_nargs=0
+_shtab_locus_memory_list___namespaces_nargs=0
+_shtab_locus_memory_show__h_nargs=0
+_shtab_locus_memory_show___help_nargs=0
+_shtab_locus_memory_show___json_nargs=0
+_shtab_locus_memory_show___utc_nargs=0
+_shtab_locus_memory_search__h_nargs=0
+_shtab_locus_memory_search___help_nargs=0
+_shtab_locus_memory_search___json_nargs=0
+_shtab_locus_memory_history__h_nargs=0
+_shtab_locus_memory_history___help_nargs=0
+_shtab_locus_memory_history___json_nargs=0
+_shtab_locus_memory_history___utc_nargs=0
+_shtab_locus_memory_forget__h_nargs=0
+_shtab_locus_memory_forget___help_nargs=0
+_shtab_locus_memory_forget___json_nargs=0
+_shtab_locus_memory_forget___all_nargs=0
+_shtab_locus_memory_forget___apply_nargs=0
+_shtab_locus_memory_forget___dry_run_nargs=0
+_shtab_locus_memory_export__h_nargs=0
+_shtab_locus_memory_export___help_nargs=0
+_shtab_locus_memory_export___json_nargs=0
+_shtab_locus_memory_import__h_nargs=0
+_shtab_locus_memory_import___help_nargs=0
+_shtab_locus_memory_import___json_nargs=0
+_shtab_locus_memory_import___apply_nargs=0
+_shtab_locus_memory_import___dry_run_nargs=0
+_shtab_locus_memory_pos_0_nargs=A...
+_shtab_locus_memory__h_nargs=0
+_shtab_locus_memory___help_nargs=0
 _shtab_locus_serve_pos_0_nargs='*'
 _shtab_locus_serve__h_nargs=0
 _shtab_locus_serve___help_nargs=0

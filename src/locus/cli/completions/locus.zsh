@@ -23,6 +23,7 @@ _shtab_locus_commands() {
     import:'Import threads of other libraries into a Locus store. The source is only read.'
     inspect:'Show the threads of a store in the browser: what each checkpoint knew, what changed, where it went wrong.'
     log:'Say what was said in a thread, newest first: the number of each checkpoint, its time, and what it added.'
+    memory:'Show, search, forget and move the items of long-term memory: what agents know across threads.'
     migrate:'Bring a store to the newest stored format. Shows what would be done, and for a SQL database the script that a DBA can'
     search:'Find checkpoints that contain all words, best first, with who said them, and the text around them.'
     serve:'Serve the threads of a store over HTTP.'
@@ -33,6 +34,19 @@ _shtab_locus_commands() {
     vacuum:'Remove old checkpoints: by age, by number, or by both, and then both must hold. The latest of each line of history can'
   )
   _describe 'locus commands' _commands
+}
+
+_shtab_locus_memory_commands() {
+  local _commands=(
+    export:'Write items to a file, as JSON Lines.'
+    forget:'Remove items, with all their versions.'
+    history:'List the versions of an item, newest first.'
+    import:'Put the items of a file that differ from those of the store.'
+    list:'List the items below a namespace.'
+    search:'Find items by their words, or by their meaning.'
+    show:'Show an item, with its value.'
+  )
+  _describe 'locus memory commands' _commands
 }
 
 _shtab_locus_options=(
@@ -232,6 +246,105 @@ _shtab_locus_log_options=(
 # guard to ensure default positional specs are added only once per session
 _shtab_locus_log_defaults_added=0
 
+_shtab_locus_memory_options=(
+  "(- : *)"{-h,--help}"[show this help message and exit]"
+)
+
+# guard to ensure default positional specs are added only once per session
+_shtab_locus_memory_defaults_added=0
+
+_shtab_locus_memory_export_options=(
+  "(- : *)"{-h,--help}"[show this help message and exit]"
+  {-s,--store}"[the store\: sqlite\:\/\/\/agents.db, redis\:\/\/\…]:URL:"
+  "--token-file[a file with the bearer token for a store at http(s)\:\/\/]:FILE:"
+  "--json[print JSON\: one document, or a line for each of a list]"
+  {-o,--output}"[the file to write\; it must not exist yet]:FILE:"
+)
+
+# guard to ensure default positional specs are added only once per session
+_shtab_locus_memory_export_defaults_added=0
+
+_shtab_locus_memory_forget_options=(
+  "(- : *)"{-h,--help}"[show this help message and exit]"
+  {-s,--store}"[the store\: sqlite\:\/\/\/agents.db, redis\:\/\/\…]:URL:"
+  "--token-file[a file with the bearer token for a store at http(s)\:\/\/]:FILE:"
+  "--json[print JSON\: one document, or a line for each of a list]"
+  "--source[what this thread has taught]:THREAD:"
+  "--all[everything below PATH]"
+  "--apply[do it\; without this, only show what would be done]"
+  "--dry-run[only show what would be done, as without --apply]"
+)
+
+# guard to ensure default positional specs are added only once per session
+_shtab_locus_memory_forget_defaults_added=0
+
+_shtab_locus_memory_history_options=(
+  "(- : *)"{-h,--help}"[show this help message and exit]"
+  {-s,--store}"[the store\: sqlite\:\/\/\/agents.db, redis\:\/\/\…]:URL:"
+  "--token-file[a file with the bearer token for a store at http(s)\:\/\/]:FILE:"
+  "--json[print JSON\: one document, or a line for each of a list]"
+  {-n,--limit}"[how many are shown (50)]:N:"
+  "--utc[show times in UTC, and not in the zone of this machine]"
+)
+
+# guard to ensure default positional specs are added only once per session
+_shtab_locus_memory_history_defaults_added=0
+
+_shtab_locus_memory_import_options=(
+  "(- : *)"{-h,--help}"[show this help message and exit]"
+  {-s,--store}"[the store\: sqlite\:\/\/\/agents.db, redis\:\/\/\…]:URL:"
+  "--token-file[a file with the bearer token for a store at http(s)\:\/\/]:FILE:"
+  "--json[print JSON\: one document, or a line for each of a list]"
+  "--under[put them below this namespace]:PATH:"
+  "--embed[what makes the vectors of the items\: minilm, static, openai\:\…]:NAME:"
+  "--apply[do it\; without this, only show what would be done]"
+  "--dry-run[only show what would be done, as without --apply]"
+)
+
+# guard to ensure default positional specs are added only once per session
+_shtab_locus_memory_import_defaults_added=0
+
+_shtab_locus_memory_list_options=(
+  "(- : *)"{-h,--help}"[show this help message and exit]"
+  {-s,--store}"[the store\: sqlite\:\/\/\/agents.db, redis\:\/\/\…]:URL:"
+  "--token-file[a file with the bearer token for a store at http(s)\:\/\/]:FILE:"
+  "--json[print JSON\: one document, or a line for each of a list]"
+  "--namespaces[list the namespaces that have items]"
+  {-n,--limit}"[how many are shown (50)]:N:"
+  "--offset[leave out so many at the beginning]:N:"
+)
+
+# guard to ensure default positional specs are added only once per session
+_shtab_locus_memory_list_defaults_added=0
+
+_shtab_locus_memory_search_options=(
+  "(- : *)"{-h,--help}"[show this help message and exit]"
+  {-s,--store}"[the store\: sqlite\:\/\/\/agents.db, redis\:\/\/\…]:URL:"
+  "--token-file[a file with the bearer token for a store at http(s)\:\/\/]:FILE:"
+  "--json[print JSON\: one document, or a line for each of a list]"
+  "--under[only below this namespace]:PATH:"
+  "*--filter[only items whose values have this (JSON or text)]:K=V:"
+  "--by[what counts (hybrid)]:by:(hybrid words vector)"
+  "--embed[what has made the vectors of the items\: minilm, static, openai\:\…]:NAME:"
+  {-n,--limit}"[how many are shown (10)]:N:"
+  "--offset[leave out so many at the beginning]:N:"
+)
+
+# guard to ensure default positional specs are added only once per session
+_shtab_locus_memory_search_defaults_added=0
+
+_shtab_locus_memory_show_options=(
+  "(- : *)"{-h,--help}"[show this help message and exit]"
+  {-s,--store}"[the store\: sqlite\:\/\/\/agents.db, redis\:\/\/\…]:URL:"
+  "--token-file[a file with the bearer token for a store at http(s)\:\/\/]:FILE:"
+  "--json[print JSON\: one document, or a line for each of a list]"
+  "--version[this version of it]:N:"
+  "--utc[show times in UTC, and not in the zone of this machine]"
+)
+
+# guard to ensure default positional specs are added only once per session
+_shtab_locus_memory_show_defaults_added=0
+
 _shtab_locus_migrate_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
   {-s,--store}"[the store\: sqlite\:\/\/\/agents.db, redis\:\/\/\…]:URL:"
@@ -402,6 +515,7 @@ _shtab_locus() {
         import) _arguments -C -s $_shtab_locus_import_options ;;
         inspect) _arguments -C -s $_shtab_locus_inspect_options ;;
         log) _arguments -C -s $_shtab_locus_log_options ;;
+        memory) _shtab_locus_memory ;;
         migrate) _arguments -C -s $_shtab_locus_migrate_options ;;
         search) _arguments -C -s $_shtab_locus_search_options ;;
         serve) _arguments -C -s $_shtab_locus_serve_options ;;
@@ -410,6 +524,35 @@ _shtab_locus() {
         threads) _arguments -C -s $_shtab_locus_threads_options ;;
         token) _arguments -C -s $_shtab_locus_token_options ;;
         vacuum) _arguments -C -s $_shtab_locus_vacuum_options ;;
+      esac
+  esac
+}
+
+_shtab_locus_memory() {
+  local context state line curcontext="$curcontext" one_or_more='(*)' remainder='(-)*:' default='*::: :->memory'
+
+  # Add default positional/remainder specs only if none exist, and only once per session
+  if (( ! _shtab_locus_memory_defaults_added )); then
+    if (( ${_shtab_locus_memory_options[(I)${(q)one_or_more}*]} +          ${_shtab_locus_memory_options[(I)${(q)remainder}*]} +          ${_shtab_locus_memory_options[(I)${(q)default}]} == 0 )); then
+      _shtab_locus_memory_options+=(': :_shtab_locus_memory_commands' '*::: :->memory')
+    fi
+    _shtab_locus_memory_defaults_added=1
+  fi
+  _arguments -C -s $_shtab_locus_memory_options
+
+  case $state in
+    memory)
+      words=($line[1] "${words[@]}")
+      (( CURRENT += 1 ))
+      curcontext="${curcontext%:*:*}:_shtab_locus_memory-$line[1]:"
+      case $line[1] in
+        export) _arguments -C -s $_shtab_locus_memory_export_options ;;
+        forget) _arguments -C -s $_shtab_locus_memory_forget_options ;;
+        history) _arguments -C -s $_shtab_locus_memory_history_options ;;
+        import) _arguments -C -s $_shtab_locus_memory_import_options ;;
+        list) _arguments -C -s $_shtab_locus_memory_list_options ;;
+        search) _arguments -C -s $_shtab_locus_memory_search_options ;;
+        show) _arguments -C -s $_shtab_locus_memory_show_options ;;
       esac
   esac
 }

@@ -16,15 +16,16 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from importlib import import_module
 from typing import Any
 
 from locus.errors import ConfigurationError, EmbeddingMismatchError
 from locus.extras import require
 from locus.memory.long_term.embedding import Embedder
 from locus.memory.long_term.items import Found, Item
-from locus.memory.long_term.names import Namespace, path_of
+from locus.memory.long_term.names import Namespace
 from locus.memory.long_term.ranking import PAGE, ItemSource, Question, found_of, in_order
-from locus.memory.long_term.rows import Place, Rows, Statistics
+from locus.memory.long_term.rows import KEPT_ITEMS, MOST_ROWS, Rows, Statistics
 from locus.memory.long_term.vectors import EXTRA, Model, checked_vector
 from locus.memory.long_term.words import question_terms
 from locus.memory.runtime.forks import fork_safe_lock
@@ -32,6 +33,8 @@ from locus.memory.runtime.forks import fork_safe_lock
 MB = 1_000_000
 _ATTEMPTS = 8
 _AT_ONCE = 16
+LARGE_PAGE = 2_000
+"""The number of items that are read at once to be held."""
 _CHANGED = 1_000
 """The most changed items that are taken into held rows. With more of them, the rows are made anew."""
 
@@ -163,11 +166,11 @@ class RanksHeld:
 
     async def _read(self, source: ItemSource, asked: _Asked) -> Rows | None:
         rows = Rows(self._model if asked.vector is not None else None)
-        async with aclosing(source.pages(asked.question.prefix)) as pages:
+        async with aclosing(source.pages(asked.question.prefix, LARGE_PAGE)) as pages:
             async for page in pages:
                 for item in page:
                     rows.add(item)
-                if rows.size > self._budget:
+                if rows.size > self._budget or rows.total + LARGE_PAGE > MOST_ROWS:
                     return None
         return rows
 
@@ -178,15 +181,15 @@ class RanksHeld:
     async def _of_held(self, scope: _Scope, rows: Rows, source: ItemSource, asked: _Asked, most: int) -> list[Found]:
         with scope.lock:
             _refuse_foreign(asked, len(rows.foreign))
-            ranking = _RankingByWords(rows, asked, most) if rows.vectors is None else _RankingByBoth(rows, asked, most)
+            numpy = _numpy_for(rows)
+            ranking = _RankingByWords(rows, asked, most) if numpy is None else _RankingByAll(rows, asked, most, numpy)
 
         async def read(row: int) -> Item:
             held = rows.items.get(row) if rows.items is not None else None
             if held is not None:
                 return held
-            place = rows.places[row]
-            item = None if place is None else await source.current(*place)
-            if item is None or item.rev != rows.revs[row]:
+            item = await source.current(*rows.place(row))
+            if item is None or not rows.is_version(row, item):
                 raise _HasChanged
             return item
 
@@ -210,9 +213,9 @@ class RanksHeld:
             async for page in pages:
                 rows = _portion(page)
                 scores = rows.scores(statistics, rows.with_words(asked.terms))
-                words = {rows.places[row]: score for row, score in asked.words_of(statistics, scores).items()}
-                admitted = (item for item in page if asked.question.admits(item))
-                found = (asked.found(item, words.get((item.namespace, item.key))) for item in admitted)
+                words = asked.words_of(statistics, scores)
+                admitted = ((row, item) for row, item in enumerate(page) if asked.question.admits(item))
+                found = (asked.found(item, words.get(row)) for row, item in admitted)
                 best = heapq.nsmallest(most, [*best, *filter(None, found)], key=in_order)
         return best
 
@@ -220,12 +223,13 @@ class RanksHeld:
 class _Ranking(ABC):
     """The rows of a namespace by the scores they may have at most, and then by those they have."""
 
+    is_exact = True
+    """Whether the rows come in the order of the scores they have."""
+
     def __init__(self, rows: Rows, asked: _Asked, most: int) -> None:
         self._rows = rows
         self._asked = asked
         self._most = most
-        self._admitted = rows.admitted(asked.question.wanted)
-        self._rest = rows.in_order() if asked.question.min_similarity is None else []
 
     @abstractmethod
     def _words(self, row: int) -> float | None:
@@ -233,14 +237,18 @@ class _Ranking(ABC):
 
     @abstractmethod
     def _batches(self) -> Iterator[list[tuple[float, int]]]:
-        """Rows with the most that their scores may be, from the best on."""
+        """Rows with the most that their scores may be, from the best on; of equal ones, by path and key."""
+
+    @abstractmethod
+    def _admits(self, row: int) -> bool:
+        """Whether a row may pass the filter."""
 
     async def best(self, read: Callable[[int], Awaitable[Item]]) -> list[Found]:
         """The best of the rows that pass the filter. `read` is how to get the item of a row."""
         best: list[Found] = []
         ranked = set[int]()
         for limits in self._batches():
-            if len(best) == self._most and limits[0][0] < (best[-1].score or 0.0):
+            if len(best) == self._most and (self.is_exact or limits[0][0] < (best[-1].score or 0.0)):
                 break
             items = await asyncio.gather(*(read(row) for _, row in limits))
             for (_, row), item in zip(limits, items, strict=True):
@@ -255,74 +263,100 @@ class _Ranking(ABC):
 
     async def _add_rest(self, best: list[Found], ranked: set[int], read: Callable[[int], Awaitable[Item]]) -> None:
         """Add items that nothing is known of, as long as there are too few."""
-        for row in self._rest:
-            if len(best) >= self._most:
-                return
-            if row not in ranked and (self._admitted is None or row in self._admitted):
+        if self._asked.question.min_similarity is not None or len(best) >= self._most:
+            return
+        for row in self._rows.in_order():
+            if row not in ranked and self._admits(row):
                 item = await read(row)
                 if self._asked.question.admits(item):
                     best.append(found_of(item))
+                    if len(best) >= self._most:
+                        return
 
 
 class _RankingByWords(_Ranking):
+    """Ranks a few rows, or all if numpy is not there."""
+
     def __init__(self, rows: Rows, asked: _Asked, most: int) -> None:
         super().__init__(rows, asked, most)
         statistics, having = Statistics(asked.terms), rows.with_words(asked.terms)
         rows.add_to(statistics, having)
         self._scores = asked.words_of(statistics.finished(), rows.scores(statistics, having))
+        self._admitted = rows.admitted(asked.question.wanted)
 
     def _words(self, row: int) -> float | None:
         return self._scores.get(row)
 
+    def _admits(self, row: int) -> bool:
+        return self._admitted is None or row in self._admitted
+
     def _batches(self) -> Iterator[list[tuple[float, int]]]:
-        words = [pair for pair in self._scores.items() if self._admitted is None or pair[0] in self._admitted]
+        words = [(-score, self._rows.name(row), row) for row, score in self._scores.items() if self._admits(row)]
         if self._asked.question.min_similarity is not None:
             words = []
-
-        def key(pair: tuple[int, float]) -> tuple[float, str, str]:
-            namespace, name = self._rows.places[pair[0]] or ((), "")
-            return -pair[1], path_of(namespace), name
-
-        taken, size = 0, self._most + _AT_ONCE
+        taken, size = 0, self._most
         while taken < len(words):
-            first = heapq.nsmallest(taken + size, words, key=key)
+            first = heapq.nsmallest(taken + size, words)
             for start in range(taken, len(first), _AT_ONCE):
-                yield [(score, row) for row, score in first[start : start + _AT_ONCE]]
+                yield [(-score, row) for score, _, row in first[start : start + _AT_ONCE]]
             taken, size = len(first), 4 * size
 
 
-class _RankingByBoth(_Ranking):
-    def __init__(self, rows: Rows, asked: _Asked, most: int) -> None:
+class _RankingByAll(_Ranking):
+    """Ranks many rows, by words, vectors or both, in arrays."""
+
+    def __init__(self, rows: Rows, asked: _Asked, most: int, numpy: Any) -> None:
         super().__init__(rows, asked, most)
-        self._numpy = np = require("numpy", EXTRA)
+        self._numpy = np = numpy
         self._scores = rows.all_scores(asked.terms, np)
-        self._near, self._far = np.full(len(rows.places), -np.inf), 0.0
+        self._mask = rows.mask(asked.question.wanted, np)
+        self._limits, self._far = np.where(self._scores > 0, self._scores, -np.inf), np.zeros(rows.total)
+        least = asked.question.min_similarity
         if asked.vector is not None and rows.vectors is not None:
-            self._near, self._far = rows.vectors.bounds(asked.vector, len(rows.places))
-            self._near[rows.dead] = -np.inf
+            self.is_exact = False
+            near, self._far = rows.vectors.bounds(asked.vector, rows.total)
+            most_similar = near + self._far
+            known = np.isfinite(near)
+            np.add(most_similar, self._scores, out=self._limits, where=known)
+            possible = known & (most_similar >= least) if least is not None else None
+        else:
+            possible = np.zeros(rows.total, bool) if least is not None else None
+        self._possible = np.isfinite(self._limits) if possible is None else possible
 
     def _words(self, row: int) -> float | None:
         return float(self._scores[row]) or None
 
+    def _admits(self, row: int) -> bool:
+        return bool(self._mask[row])
+
     def _batches(self) -> Iterator[list[tuple[float, int]]]:
-        np, most = self._numpy, self._near + self._far
-        limits = np.where(np.isfinite(most), most + self._scores, np.where(self._scores > 0, self._scores, -np.inf))
-        least = self._asked.question.min_similarity
-        chosen = np.flatnonzero(np.isfinite(limits) if least is None else most >= least)
-        if self._admitted is not None:
-            admitted = np.fromiter(self._admitted, np.int64, len(self._admitted))
-            chosen = np.intersect1d(chosen, admitted, assume_unique=True)
-        taken, size = 0, 2 * self._most + _AT_ONCE
-        while taken < len(chosen):
-            end = min(len(chosen), taken + size)
-            if end < len(chosen):
-                chosen[taken:] = chosen[taken:][np.argpartition(-limits[chosen[taken:]], end - taken)]
-            first = chosen[taken:end]
-            first = first[np.argsort(-limits[first], kind="stable")]
-            for start in range(0, len(first), _AT_ONCE):
-                batch = first[start : start + _AT_ONCE]
+        np, limits, ranks = self._numpy, self._limits, self._rows.ranks(self._numpy)
+        rest, size = np.flatnonzero(self._possible & self._mask), self._most
+        while len(rest):
+            some, left = rest, rest[:0]
+            if size < len(rest):
+                values = limits[rest]
+                least = np.partition(values, len(rest) - size)[len(rest) - size]
+                # As many as wanted have at least the least of their lower bounds. Whatever may have that comes next.
+                least = (values - 2 * self._far[rest])[values >= least].min()
+                some, left = rest[values >= least], rest[values < least]
+            some = some[np.lexsort((ranks[some], -limits[some]))]
+            for start in range(0, len(some), _AT_ONCE):
+                batch = some[start : start + _AT_ONCE]
                 yield list(zip(limits[batch].tolist(), batch.tolist(), strict=True))
-            taken, size = end, 4 * size
+            rest, size = left, 4 * size
+
+
+def _numpy_for(rows: Rows) -> Any:
+    """numpy, if rows have vectors, or if they are many and it is there; otherwise None."""
+    if rows.vectors is not None:
+        return require("numpy", EXTRA)
+    if rows.total <= KEPT_ITEMS:
+        return None
+    try:
+        return import_module("numpy")
+    except ImportError:
+        return None
 
 
 @dataclass
@@ -330,11 +364,11 @@ class _Changes:
     """What has changed since rows were read."""
 
     changed: list[Item] = field(default_factory=list)
-    gone: set[Place] = field(default_factory=set)
+    gone: list[int] = field(default_factory=list)
 
     def apply_to(self, rows: Rows) -> None:
-        for place in self.gone:
-            rows.drop(place)
+        for row in self.gone:
+            rows.drop(row)
         for item in self.changed:
             rows.add(item)
         rows.drop_ended(datetime.now(UTC))
@@ -342,14 +376,18 @@ class _Changes:
 
 async def _changes(source: ItemSource, prefix: Namespace, rows: Rows) -> _Changes | None:
     """What differs in the store. None if that is so much that it is better to begin anew."""
-    changes = _Changes(gone=set(rows.row_of))
-    async with aclosing(source.pages(prefix)) as pages:
+    changed, seen = list[Item](), bytearray(rows.total)
+    async with aclosing(source.pages(prefix, LARGE_PAGE)) as pages:
         async for page in pages:
-            changes.gone.difference_update((item.namespace, item.key) for item in page)
-            changes.changed += (item for item in page if not rows.holds(item))
-            if len(changes.changed) > _CHANGED:
+            for item in page:
+                row = rows.row_of(item)
+                if row is None or not rows.is_version(row, item):
+                    changed.append(item)
+                else:
+                    seen[row] = 1
+            if len(changed) > _CHANGED:
                 return None
-    return changes
+    return _Changes(changed, [row for row, was_seen in enumerate(seen) if not was_seen])
 
 
 def _portion(page: Sequence[Item]) -> Rows:

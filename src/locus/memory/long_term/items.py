@@ -1,15 +1,17 @@
 """Items of long-term memory, and how each version of one is stored: as the payload of a checkpoint.
 
     format      the version of this layout
-    namespace   the labels, which the id of the thread repeats, possibly cut (see `names`)
-    key
     value       JSON of any kind but null
     metadata    a dict
-    created_at  when the first version was put
-    expires_at  when the item ends, or null
-    ttl_seconds how long after it was put that is, or null
-    index       what a search looks at: null for all texts, false for none, or a list of paths
-    vectors     model, dimension, and the vectors in base64; not there if none were made
+    created_at  when the first version was put, unless that was this one
+    expires_at  when the item ends
+    ttl_seconds how long after it was put that is
+    index       what a search looks at: none for all texts, false for nothing, or a list of paths
+    vectors     a list of model, dimension, and the vectors in base 85 (see `vectors`)
+    namespace   and `key`, if the id of the thread was cut: otherwise it says both (see `names`)
+
+Only `format` and `value` are always there. All but the value and the metadata stand in the checkpoint itself, so that
+whoever ranks items reads one row of each.
 
 The number of a version is the sequence number of its checkpoint, its rev the id of it. Who has taught it, the `source`,
 is in the checkpoint's metadata, so that it can be looked up. A version without a key is a mark: the item was deleted,
@@ -18,17 +20,18 @@ and whoever did so was about to remove its versions.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal
 
 from locus.errors import ConfigurationError, CorruptCheckpointError, SerializationError, UnsupportedFormatError
-from locus.memory.long_term.names import Namespace, item_id
+from locus.memory.long_term.names import Namespace, item_id, place_of
 from locus.memory.long_term.vectors import Vectors, read_vectors, stored_vectors
 from locus.memory.model.codec import decode
 from locus.memory.model.ids import shown_thread
 from locus.memory.model.payloads import dict_from
+from locus.memory.model.plan import Payload
 from locus.memory.model.records import Stored
 
 FORMAT = 1
@@ -72,25 +75,26 @@ class Found(Item):
     """The cosine of the vectors, of whatever store and search; None if no vectors were compared."""
 
 
-def payload_of(item: Item) -> dict[str, Any]:
+def payload_of(item: Item) -> Payload:
     """The payload of the checkpoint that keeps a version."""
-    payload = {
-        "format": FORMAT,
-        "namespace": list(item.namespace),
-        "key": item.key,
-        "value": item.value,
-        "metadata": item.metadata,
-        "created_at": item.created_at.isoformat(),
+    is_cut = place_of(item_id(item.namespace, item.key)) is None
+    plain = {
+        "namespace": list(item.namespace) if is_cut else None,
+        "key": item.key if is_cut else None,
+        "created_at": None if item.created_at == item.updated_at else item.created_at.isoformat(),
         "expires_at": None if item.expires_at is None else item.expires_at.isoformat(),
         "ttl_seconds": item.ttl_seconds,
         "index": item.index if item.index is None or item.index is False else list(item.index),
+        "vectors": None if item.vectors is None else stored_vectors(item.vectors),
     }
-    return payload if item.vectors is None else {**payload, "vectors": stored_vectors(item.vectors)}
+    said = {name: part for name, part in plain.items() if part is not None}
+    fields = {"value": item.value, **({"metadata": item.metadata} if item.metadata else {})}
+    return Payload({"format": FORMAT, **said}, fields, frozen=False)
 
 
 DELETED = "deleted"
 """The key of a checkpoint's metadata, and of its payload, that says that it marks a deletion."""
-MARK: Mapping[str, Any] = {"format": FORMAT, DELETED: True}
+MARK = Payload({"format": FORMAT, DELETED: True}, {}, frozen=False)
 """The payload of such a mark."""
 
 
@@ -106,31 +110,31 @@ def item_of(stored: Stored) -> Item | None:
             )
         if data.get(DELETED) is True:
             return None
-        ends = data["expires_at"]
-        metadata, index = data["metadata"], data["index"]
+        place = place_of(entry.thread_id)
+        namespace, key = place or (tuple(data["namespace"]), data["key"])
+        times = [datetime.fromisoformat(text) for text in (data.get("created_at"), data.get("expires_at")) if text]
         item = Item(
-            tuple(data["namespace"]),
-            data["key"],
+            namespace,
+            key,
             data["value"],
-            metadata,
-            datetime.fromisoformat(data["created_at"]),
+            data.get("metadata", {}),
+            times[0] if data.get("created_at") else entry.created_at,
             entry.created_at,
             entry.seq,
             None if entry.metadata == "{}" else decode(entry.metadata).get(SOURCE),
-            None if ends is None else datetime.fromisoformat(ends),
-            data["ttl_seconds"],
-            index,
+            times[-1] if data.get("expires_at") else None,
+            data.get("ttl_seconds"),
+            checked_index(data.get("index")),
             entry.checkpoint_id,
             read_vectors(data.get("vectors")),
         )
-        times = [item.created_at, *filter(None, [item.expires_at])]
         if (
-            item_id(item.namespace, item.key) != entry.thread_id
-            or not isinstance(metadata, dict)
+            (place is None and item_id(namespace, key) != entry.thread_id)
+            or not isinstance(item.metadata, dict)
+            or item.value is None
             or any(time.tzinfo is None for time in times)
         ):
             raise ValueError("it says something else than its place")
-        checked_index(index)
     except (KeyError, TypeError, ValueError, AttributeError, RecursionError):
         raise CorruptCheckpointError(f"{shown_thread(entry.thread_id)} of a memory holds no item") from None
     return item

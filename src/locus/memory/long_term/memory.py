@@ -373,20 +373,23 @@ class LongTermMemory:
         items = await self.batch(Get(checked_namespace(namespace), key) for namespace, key in places)
         return [None if item is None else item.value for item in items]
 
-    async def erase(self, prefix: Iterable[str] | None = None, *, source: str | None = None) -> int:
+    async def erase(
+        self, prefix: Iterable[str] | None = None, *, source: str | None = None, dry_run: bool = False
+    ) -> int:
         """Remove all items below a namespace, or the versions that a source has taught; return how many.
 
         With both, only what the source has taught below the namespace. `prefix=()` alone removes everything.
-        An item of which another source has taught an older version is what that says, afterwards.
+        An item of which another source has taught an older version is what that says, afterwards. `dry_run` only
+        counts.
         """
         if prefix is None and source is None:
             raise ConfigurationError("say what to erase: a prefix, a source, or both; prefix=() is everything")
         full = self._full(prefix or ())
         if source is None:
-            return await self._items.erase(full)
+            return await self._items.erase(full, dry_run=dry_run)
         if not isinstance(source, str):
             raise ConfigurationError(f"source is text, got {type(source).__name__}: {source!r:.60}")
-        return await self._items.erase_source(full, source)
+        return await self._items.erase_source(full, source, dry_run=dry_run)
 
     async def sweep(self, *, keep_last: int | None = None) -> int:
         """Remove what has ended from the store, and return how much that was.

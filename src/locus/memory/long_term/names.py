@@ -43,6 +43,13 @@ def path_of(namespace: Iterable[str], what: str = "a namespace") -> str:
     return _measured(_joined(checked_namespace(namespace, what)), what)
 
 
+def namespace_from(path: str) -> Namespace:
+    """The namespace of a path, as `path_of` makes it. The slash at its end may be left out."""
+    if not path:
+        return ()
+    return tuple(map(_unwritten, (path.removesuffix("/")).split("/")))
+
+
 def checked_key(key: str) -> str:
     if not isinstance(key, str):
         raise InvalidIdError(f"a key is text, got {type(key).__name__}: {key!r:.40}")
@@ -57,9 +64,26 @@ def item_id(namespace: Iterable[str], key: str) -> str:
     return f"{name[:PREFIX]}~#{hashlib.sha256(name.encode()).hexdigest()}"
 
 
+def place_of(name: str) -> tuple[Namespace, str] | None:
+    """The namespace and the key that an id stands for; None if it was cut. Raises ValueError if it is no such id."""
+    if "~#" in name:
+        return None
+    path, separator, written = ("", "!", name[1:]) if name.startswith("!") else name.partition("/!")
+    key = written.replace("~0", "~")
+    if not separator or key.replace("~", "~0") != written:
+        raise ValueError("it is no id of an item")
+    return _labels(f"{path}/" if path or separator == "/!" else ""), key
+
+
 def whole_name(namespace: Iterable[str], key: str) -> str:
     """The id of an item before it is cut."""
-    return f"{keys_of(namespace)}{checked_key(key).replace('~', '~0')}"
+    path_of(namespace)
+    return joined_name(tuple(namespace), checked_key(key))
+
+
+def joined_name(namespace: Namespace, key: str) -> str:
+    """The `whole_name` of an item whose namespace and key were checked."""
+    return f"{_joined(namespace)}!{key.replace('~', '~0')}"
 
 
 def keys_of(namespace: Iterable[str]) -> str:
@@ -82,9 +106,22 @@ def _joined(labels: Namespace) -> str:
     return "".join(f"{_label(label)}/" for label in labels)
 
 
+@lru_cache(maxsize=1_024)
+def _labels(path: str) -> Namespace:
+    written = path.split("/")[:-1]
+    labels = tuple(part.removeprefix("~2").replace("~1", "/").replace("~0", "~") for part in written)
+    if _joined(labels) != path:
+        raise ValueError("it is no id of an item")
+    return labels
+
+
 def _label(label: str) -> str:
     written = label.replace("~", "~0").replace("/", "~1")
     return f"~2{written}" if written and written[0] <= "!" else written
+
+
+def _unwritten(label: str) -> str:
+    return label.removeprefix("~2").replace("~1", "/").replace("~0", "~")
 
 
 def _measured(text: str, what: str) -> str:

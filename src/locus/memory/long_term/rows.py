@@ -8,17 +8,18 @@ the same items have the same scores on every machine, and in whatever portions t
 from __future__ import annotations
 
 from array import array
+from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from heapq import heappop, heappush
+from heapq import heappop, heappush, merge
 from math import log
 from typing import Any
 
 from locus.memory.long_term.filters import plain_equals
 from locus.memory.long_term.items import Item
-from locus.memory.long_term.names import Namespace, path_of
+from locus.memory.long_term.names import Namespace, joined_name, place_of
 from locus.memory.long_term.vectors import HeldVectors, Model
 from locus.memory.long_term.words import terms_in
 from locus.memory.model.codec import encode
@@ -27,11 +28,13 @@ K1, B = 1.2, 0.75
 """How soon more of the same word counts no more, and how much a long text has to have more of it."""
 KEPT_ITEMS = 2_000
 """Rows of up to so many items keep the items themselves, too."""
-_ROW_BYTES, _POSTING_BYTES, _LIST_BYTES, _ITEM_BYTES = 300, 8, 250, 1_000
-_COUNT_BITS = 16
+LONGEST_EQUAL = 64
+"""Texts up to this length are held for filters that want just them."""
+_ROW_BYTES, _POSTING_BYTES, _PAIR_BYTES, _LIST_BYTES, _ITEM_BYTES = 20, 5, 12, 220, 1_000
+_COUNT_BITS = 8
 _MOST = (1 << _COUNT_BITS) - 1
+MOST_ROWS = 1 << (32 - _COUNT_BITS)
 
-Place = tuple[Namespace, str]
 Counts = tuple[int, ...]
 
 
@@ -67,46 +70,57 @@ class Statistics:
 
 
 class Rows:
-    """Items as rows. One that changes gets a new row, and its old one is dead."""
+    """Items as rows. One that changes gets a new row, and its old one is dead.
+
+    Everything is in arrays, since an object for each item would be larger than all that is held of it.
+    """
 
     def __init__(self, model: Model | None) -> None:
         """`model` is the model whose vectors are held, with its dimension; the dimension may not be known yet."""
         self._model = model
-        self.row_of: dict[Place, int] = {}
-        self.places: list[Place | None] = []
-        self.revs: list[str] = []
         self.items: dict[int, Item] | None = {}
         """The items themselves, as long as there are few."""
-        self.dead: list[int] = []
         self.vectors: HeldVectors | None = None
         self.foreign: set[int] = set()
         """The rows with vectors of another model."""
-        self.owed: set[int] = set()
-        """The rows that have something to embed, and no vector."""
-        self._ends: list[tuple[datetime, int]] = []
+        self.words = 0
+        self._names, self._starts = bytearray(), array("Q", [0])
+        """The whole names of the items, one behind the other, and where each begins."""
+        self._revs = array("q")
         self._lengths = array("I")
+        self._alive = bytearray()
+        self._count = 0
+        self._sorted = 0
+        """So many rows at the beginning are in the order of their names."""
+        self._later: dict[bytes, int] = {}
+        """All rows behind them, by their names. Of two of one name, only the last one is there."""
+        self._ends: list[tuple[datetime, int]] = []
         self._postings: dict[str, array[int]] = {}
         """The rows of each word: each with how often it has it."""
-        self._having: dict[int, array[int]] = {}
-        """The rows of each plain value under a key, by the hash of both: what it finds is looked at anyway."""
+        self._pairs, self._pair_rows = array("q"), array("I")
+        """Hashes of a key and the plain value under it, and their rows. What they find is looked at anyway."""
         self._kept_bytes = 0
-        self._order: list[int] | None = None
-        self._namespaces: dict[Namespace, Namespace] = {}
         self._posted = 0
-        self.words = 0
+        self._ranks: Any = None
 
     def __len__(self) -> int:
-        return len(self.row_of)
+        return self._count
+
+    @property
+    def total(self) -> int:
+        """How many rows there are, with the dead ones."""
+        return len(self._alive)
 
     @property
     def size(self) -> int:
         """About how many bytes this holds."""
-        lists = len(self._postings) + len(self._having)
         kept = self._kept_bytes if self.items is not None else 0
         return (
-            _ROW_BYTES * len(self.places)
+            len(self._names)
+            + _ROW_BYTES * self.total
             + _POSTING_BYTES * self._posted
-            + _LIST_BYTES * lists
+            + _PAIR_BYTES * len(self._pairs)
+            + _LIST_BYTES * (len(self._postings) + len(self._later))
             + kept
             + (self.vectors.size if self.vectors else 0)
         )
@@ -114,33 +128,64 @@ class Rows:
     @property
     def is_worn(self) -> bool:
         """Whether so many rows are dead that it is better to begin anew."""
-        return len(self.places) > 2 * len(self.row_of) + 1_000
+        return self.total > 2 * self._count + 1_000
 
-    def holds(self, item: Item) -> bool:
-        """Whether this very version is held."""
-        row = self.row_of.get((item.namespace, item.key))
-        return row is not None and self.revs[row] == item.rev
+    def name(self, row: int) -> bytes:
+        return bytes(self._names[self._starts[row] : self._starts[row + 1]])
+
+    def place(self, row: int) -> tuple[Namespace, str]:
+        """The namespace and key of a row."""
+        place = place_of(self.name(row).decode())
+        assert place is not None, "whole names are never cut"
+        return place
+
+    def row_of(self, item: Item) -> int | None:
+        """The row of an item of this name."""
+        return self._row_of(joined_name(item.namespace, item.key).encode())
+
+    def is_version(self, row: int, item: Item) -> bool:
+        """Whether a row is of this very version."""
+        return bool(self._alive[row]) and self._revs[row] == hash(item.rev)
+
+    def _row_of(self, name: bytes) -> int | None:
+        row = self._later.get(name)
+        if row is None:
+            row = bisect_left(range(self._sorted), name, key=self.name)
+            if row == self._sorted or self.name(row) != name:
+                return None
+        return row if self._alive[row] else None
 
     def add(self, item: Item) -> None:
         """Hold this version of an item, and no other."""
-        self.drop((item.namespace, item.key))
-        namespace = self._namespaces.setdefault(item.namespace, item.namespace)
-        row, place = len(self.places), (namespace, item.key)
+        name, row = joined_name(item.namespace, item.key).encode(), self.total
+        if self._later or (row and name <= self.name(row - 1)):
+            if (older := self._row_of(name)) is not None:
+                self.drop(older)
+            self._later[name] = row
+        else:
+            self._sorted = row + 1
+        self._names += name
+        self._starts.append(len(self._names))
+        self._revs.append(hash(item.rev))
+        self._alive.append(1)
+        self._count += 1
+        self._ranks = None
         counts = Counter(terms_in(item))
         length = counts.total()
-        self.row_of[place] = row
-        self.places.append(place)
-        self.revs.append(item.rev)
         self._lengths.append(length)
         for term, count in counts.items():
-            self._postings.setdefault(term, array("Q")).append(row << _COUNT_BITS | min(count, _MOST))
-        equals = plain_equals(item.value) if isinstance(item.value, dict) else {}
-        for pair in map(_hash, equals.items()):
-            self._having.setdefault(pair, array("I")).append(row)
-        self._posted += len(counts) + len(equals)
+            posting = row << _COUNT_BITS | (count if count < _MOST else _MOST)
+            try:
+                self._postings[term].append(posting)
+            except KeyError:
+                self._postings[term] = array("I", [posting])
+        self._posted += len(counts)
         self.words += length
-        self._order = None
-        self._add_vectors(row, item, bool(length))
+        if isinstance(item.value, dict):
+            for pair in _pairs_of(item.value):
+                self._pairs.append(pair)
+                self._pair_rows.append(row)
+        self._add_vectors(row, item)
         if item.expires_at is not None:
             heappush(self._ends, (item.expires_at, row))
         if self.items is not None:
@@ -149,47 +194,53 @@ class Rows:
             if len(self.items) > KEPT_ITEMS:
                 self.items = None
 
-    def drop(self, place: Place) -> None:
-        """Hold an item no longer."""
-        row = self.row_of.pop(place, None)
-        if row is None:
+    def drop(self, row: int) -> None:
+        """Hold the item of a row no longer."""
+        if not self._alive[row]:
             return
-        self.places[row] = None
-        self.dead.append(row)
+        self._alive[row] = 0
+        self._count -= 1
         self.foreign.discard(row)
-        self.owed.discard(row)
         self.words -= self._lengths[row]
-        self._order = None
         if self.items is not None:
             self.items.pop(row, None)
 
     def drop_ended(self, now: datetime) -> None:
         """Hold those no longer that have ended."""
         while self._ends and self._ends[0][0] <= now:
-            place = self.places[heappop(self._ends)[1]]
-            if place is not None:
-                self.drop(place)
+            self.drop(heappop(self._ends)[1])
 
-    def _add_vectors(self, row: int, item: Item, has_words: bool) -> None:
-        if self._model is None:
-            return
+    def _add_vectors(self, row: int, item: Item) -> None:
         vectors = item.vectors
-        if vectors is None:
-            if has_words:
-                self.owed.add(row)
-        elif not self._model.made(vectors):
+        if self._model is None or vectors is None:
+            return
+        if not self._model.made(vectors):
             self.foreign.add(row)
         else:
             self.vectors = self.vectors or HeldVectors(vectors.dimension)
             self.vectors.add(row, vectors)
 
-    def in_order(self) -> list[int]:
+    def in_order(self) -> Iterator[int]:
         """The rows, by path and key."""
-        if self._order is None:
-            paths = {namespace: path_of(namespace) for namespace, _ in self.row_of}
-            places = sorted(self.row_of, key=lambda place: (paths[place[0]], place[1]))
-            self._order = [self.row_of[place] for place in places]
-        return self._order
+        later = sorted(self._later.items())
+        rows = (
+            (row for _, row in merge(((self.name(row), row) for row in range(self._sorted)), later)) if later else None
+        )
+        return (row for row in rows or range(self._sorted) if self._alive[row])
+
+    def alive(self, numpy: Any) -> Any:
+        """Whether each row is alive."""
+        return numpy.frombuffer(bytes(self._alive), bool)
+
+    def ranks(self, numpy: Any) -> Any:
+        """A number for each row, which is higher the later its name comes."""
+        if self._ranks is None:
+            self._ranks = numpy.arange(self.total, dtype=numpy.float64)
+            later = sorted(self._later.items())
+            for number, (name, row) in enumerate(later, 1):
+                place = bisect_left(range(self._sorted), name, key=self.name)
+                self._ranks[row] = place - 1 + number / (len(later) + 1)
+        return self._ranks
 
     def with_words(self, terms: Sequence[str]) -> dict[int, Counts]:
         """The rows that have some of these words, with how many of each."""
@@ -197,7 +248,7 @@ class Rows:
         for number, term in enumerate(terms):
             for posting in self._postings.get(term, ()):
                 row = posting >> _COUNT_BITS
-                if self.places[row] is not None:
+                if self._alive[row]:
                     found.setdefault(row, [0] * len(terms))[number] = posting & _MOST
         return {row: tuple(counts) for row, counts in found.items()}
 
@@ -219,28 +270,39 @@ class Rows:
 
         The operations are those of `Statistics`, in the same order, so the numbers are the same.
         """
-        rows = len(self.places)
-        alive = numpy.ones(rows, bool)
-        alive[self.dead] = False
+        scores, alive = numpy.zeros(self.total), self.alive(numpy)
+        lengths = numpy.frombuffer(self._lengths, numpy.uint32)
         average = self.words / len(self) if self.words else 1.0
-        norms = K1 * (1 - B + B * numpy.array(self._lengths, numpy.float64) / average)
-        scores = numpy.zeros(rows)
         for term in terms:
-            postings = numpy.array(self._postings.get(term, ()), numpy.int64)
-            postings = postings[alive[postings >> _COUNT_BITS]]
-            found, counts = postings >> _COUNT_BITS, (postings & _MOST).astype(numpy.float64)
-            scores[found] += _weight(len(self), len(found)) * counts * (K1 + 1) / (counts + norms[found])
+            postings = numpy.array(self._postings.get(term, ()), numpy.uint32)
+            found = postings >> _COUNT_BITS
+            is_alive = alive[found]
+            found, counts = found[is_alive], (postings[is_alive] & _MOST).astype(numpy.float64)
+            norms = K1 * (1 - B + B * lengths[found] / average)
+            scores[found] += _weight(len(self), len(found)) * counts * (K1 + 1) / (counts + norms)
         best = scores.max(initial=0.0)
         return scores / best if best else scores
 
     def admitted(self, wanted: Mapping[str, Any]) -> set[int] | None:
         """Rows among which are all that pass a filter; None if nothing is known of it."""
-        pairs = list(map(_hash, plain_equals(wanted).items()))
-        if not pairs:
-            return None
-        lists: Iterable[Sequence[int]] = sorted((self._having.get(pair, ()) for pair in pairs), key=len)
-        first, *rest = lists
-        return set(first).intersection(*rest)
+        pairs = _pairs_of(wanted)
+        having = (
+            {row for row, other in zip(self._pair_rows, self._pairs, strict=True) if other == pair} for pair in pairs
+        )
+        return set[int].intersection(*having) if pairs else None
+
+    def mask(self, wanted: Mapping[str, Any], numpy: Any) -> Any:
+        """Whether each row is alive, and may pass a filter."""
+        mask = self.alive(numpy)
+        pairs, rows = (
+            numpy.frombuffer(some, kind) if some else numpy.empty(0, kind)
+            for some, kind in ((self._pairs, numpy.int64), (self._pair_rows, numpy.uint32))
+        )
+        for pair in _pairs_of(wanted):
+            having = numpy.zeros(self.total, bool)
+            having[rows[pairs == pair]] = True
+            mask = mask & having
+        return mask
 
 
 def _weight(items: int, having: int) -> float:
@@ -252,3 +314,9 @@ def _hash(pair: tuple[str, Any]) -> int:
     """The hash of a key and a value: the same for what a filter takes for the same. `True` is no number there."""
     key, value = pair
     return hash((key, isinstance(value, bool), value))
+
+
+def _pairs_of(value: Mapping[str, Any]) -> list[int]:
+    """The hashes of the plain values under the keys of a value, or of a filter, that can be compared by them."""
+    plain = plain_equals(value).items()
+    return [_hash(pair) for pair in plain if not isinstance(pair[1], str) or len(pair[1]) <= LONGEST_EQUAL]

@@ -13,6 +13,7 @@ from contextlib import aclosing, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import islice, takewhile
+from secrets import token_urlsafe
 from typing import Any
 
 from locus.errors import CheckpointNotFoundError, ConflictError, CorruptCheckpointError, DamagedThreadsWarning
@@ -29,21 +30,21 @@ from locus.memory.long_term.names import (
 )
 from locus.memory.long_term.ranking import PAGE
 from locus.memory.model.codec import decode, encode
-from locus.memory.model.ids import new_id
-from locus.memory.model.payloads import dict_payload
-from locus.memory.model.plan import Planner
+from locus.memory.model.plan import Payload, Planner
 from locus.memory.model.records import ANY, DEFAULT_NAMESPACE, Commit, Entry, Outcome, Stored, Unset, Verdict
 from locus.memory.store import CheckpointStore
 
 SPACE = "memory"
 _ATTEMPTS = 8
+_ID_BYTES = 6
+"""How many random bytes the id of a version has: it has to differ from those of the same item only."""
 
 
 class ItemStore:
     """The items of one store. It knows full namespaces only."""
 
-    def __init__(self, store: CheckpointStore) -> None:
-        self.store = store.key_space(SPACE)
+    def __init__(self, store: CheckpointStore, space: str = SPACE) -> None:
+        self.store = store.key_space(space)
 
     async def current(self, namespace: Namespace, key: str) -> Item | None:
         """The newest version of an item, unless it has ended."""
@@ -84,7 +85,7 @@ class ItemStore:
                 stored = await self._newest(name)
                 now = None if stored is None else _alive(stored, draft.updated_at)
                 if stored is not None and now is None:  # it has ended, or was deleted, and is still there
-                    await self._remove_versions(name, stored.entry.seq)
+                    await self.remove_versions(name, stored.entry.seq)
                     continue
                 if now is not None:
                     base, required, created_at = now.rev, True, now.created_at
@@ -136,7 +137,7 @@ class ItemStore:
         if outcome.verdict is not Verdict.COMMITTED:
             latest = await self.current(namespace, key)
             raise _refused(latest.version if latest else None, given[0])
-        await self._remove_versions(name, outcome.seq)
+        await self.remove_versions(name, outcome.seq)
         return True
 
     async def state(self) -> Hashable | None:
@@ -144,8 +145,8 @@ class ItemStore:
         async with self.store.using() as engine:
             return await engine.state() if isinstance(engine, TellsState) else None
 
-    async def pages(self, prefix: Namespace, size: int = PAGE) -> AsyncGenerator[list[Item]]:
-        async with aclosing(self.under(path_of(prefix), limit=size)) as pages:
+    async def pages(self, prefix: Namespace, size: int = PAGE, *, after: str = "") -> AsyncGenerator[list[Item]]:
+        async with aclosing(self.under(path_of(prefix), after=after, limit=size)) as pages:
             async for page in pages:
                 yield page
 
@@ -196,7 +197,7 @@ class ItemStore:
                 return page[0]
         return None
 
-    async def erase(self, prefix: Namespace) -> int:
+    async def erase(self, prefix: Namespace, *, dry_run: bool = False) -> int:
         """Remove all items below a namespace, ended or damaged ones as well; return how many threads that were."""
         path, erased = path_of(prefix), 0
         for hidden in (False, True):
@@ -205,7 +206,7 @@ class ItemStore:
                 after = names[-1]
                 for name in names:
                     if await self._is_below(name, path):
-                        erased += await self.store.delete(name, None, None)
+                        erased += dry_run or await self.store.delete(name, None, None)
         await self.store.confirm_deletions()
         return erased
 
@@ -221,7 +222,7 @@ class ItemStore:
         item = None if stored is None else item_of(stored)
         return item is None or _is_below(item, path)
 
-    async def erase_source(self, prefix: Namespace, source: str) -> int:
+    async def erase_source(self, prefix: Namespace, source: str, *, dry_run: bool = False) -> int:
         """Remove the versions that a source has taught, below a namespace; return how many."""
         path, erased, removed = path_of(prefix), 0, 1
         while removed:
@@ -229,8 +230,10 @@ class ItemStore:
             for entry in await self.store.find(SOURCE, source, None, within(path)):
                 if await self._is_below(entry.thread_id, path):
                     found = {entry.seq: entry.rev}
-                    removed += await self.store.delete_found(entry.thread_id, DEFAULT_NAMESPACE, found)
+                    removed += dry_run or await self.store.delete_found(entry.thread_id, DEFAULT_NAMESPACE, found)
             erased += removed
+            if dry_run:
+                return erased
         await self.store.confirm_deletions()
         return erased
 
@@ -238,7 +241,7 @@ class ItemStore:
         """Remove items that have ended, what interrupted deletions have left, and older versions; return how many."""
         now, swept = datetime.now(UTC), 0
         for mark in await self.store.find(DELETED, True, None):
-            await self._remove_versions(mark.thread_id, mark.seq)
+            await self.remove_versions(mark.thread_id, mark.seq)
             swept += 1
         if keep_last is not None:
             swept += await self.store.vacuum(None, keep_last, dry_run=False)
@@ -253,7 +256,7 @@ class ItemStore:
                 with suppress(CorruptCheckpointError):  # whoever reads it is told
                     item = item_of(stored)
                     if item is not None and has_ended(item, now):
-                        await self._remove_versions(item_id(item.namespace, item.key), stored.entry.seq)
+                        await self.remove_versions(item_id(item.namespace, item.key), stored.entry.seq)
                         swept += 1
             cursor = contents.next
         return swept
@@ -262,8 +265,8 @@ class ItemStore:
         async with self.store.using() as engine:
             return await engine.read(name, DEFAULT_NAMESPACE, None)
 
-    async def _remove_versions(self, name: str, up_to: int) -> None:
-        """Remove the versions up to a number, and none that comes meanwhile."""
+    async def remove_versions(self, name: str, up_to: int) -> None:
+        """Remove the versions of the thread of an item up to a number, and none that comes meanwhile."""
         async with self.store.using() as engine:
             entries = await engine.history(name, None, None, up_to + 1)
             if entries:
@@ -282,7 +285,7 @@ class ItemStore:
     def _commit(
         self,
         name: str,
-        payload: Any,
+        payload: Payload,
         at: datetime,
         *,
         expires_at: datetime | None = None,
@@ -291,8 +294,8 @@ class ItemStore:
         parent_id: str | None | Unset = ANY,
         parent_required: bool = False,
     ) -> Commit:
-        rev, engine = new_id(), self.store.engine
-        plan = Planner(rev, None, sort_keys=not engine.dialect.exact).plan(dict_payload(dict(payload)))
+        rev, engine = token_urlsafe(_ID_BYTES), self.store.engine
+        plan = Planner(rev, None, sort_keys=not engine.dialect.exact).plan(payload)
         return Commit(
             thread_id=name,
             namespace=DEFAULT_NAMESPACE,

@@ -30,10 +30,10 @@ def lines_of(save: Save) -> list[Line]:
     return [Line(preview.kind, _speaker(preview), one_line(line), preview.is_question) for preview, line in save.rows]
 
 
-def last_line(saves: Iterable[Save]) -> Line | None:
-    """The last words of these saves, which are given newest first."""
+def last_line(saves: Iterable[Save], kind: Kind | None = None) -> Line | None:
+    """The last words of these saves, which are given newest first; with `kind`, the last ones of that kind."""
     for save in saves:
-        said = [line for line in lines_of(save) if line.kind is not Kind.THOUGHT]
+        said = [line for line in lines_of(save) if (line.kind is kind if kind else line.kind is not Kind.THOUGHT)]
         if said:
             return said[-1]
     return None

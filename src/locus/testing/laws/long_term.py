@@ -280,7 +280,7 @@ class LongTermLaws(Laws):
             async def killed(*_: Any) -> None:
                 raise KeyboardInterrupt
 
-            patch.setattr(store_module.ItemStore, "_remove_versions", killed)
+            patch.setattr(store_module.ItemStore, "remove_versions", killed)
             with suppress(KeyboardInterrupt):
                 await memory.delete(USER, "k", if_version=item)
         if again:
@@ -539,20 +539,24 @@ class LongTermLaws(Laws):
         space = memory._items.store
         damaged: list[dict[str, Any]] = [
             {"x": 1},
-            {"format": 1, "namespace": ["other"], "key": "k", "value": 1},
             {"format": "1"},
             {"format": 99, "value": 1},
-            {"format": 1, "namespace": 7, "key": 8, "value": 9, "metadata": [], "created_at": "x", "index": {}},
+            {"format": 1, "value": None},
+            {"format": 1, "value": 9, "metadata": []},
+            {"format": 1, "value": 9, "created_at": "x"},
+            {"format": 1, "value": 9, "expires_at": "2026-01-01T00:00:00"},
+            {"format": 1, "value": 9, "index": {}},
+            *({"format": 1, "value": 9, "vectors": vectors} for vectors in (7, ["m"], ["m", 4, "~~~~~"], [1, 4, "0"])),
         ]
         for number, payload in enumerate(damaged):
             await space.save(item_id(USER, f"bad{number}"), dict_payload(payload), namespace=DEFAULT_NAMESPACE)
             with pytest.raises(CorruptCheckpointError):
                 await another.get(USER, f"bad{number}")
-        with pytest.warns(DamagedThreadsWarning, match="5 damaged"):
+        with pytest.warns(DamagedThreadsWarning, match=f"{len(damaged)} damaged"):
             assert await _all(another) == {(USER, "kept"): "whole"}
         with pytest.warns(DamagedThreadsWarning):
             assert await another.list_keys(USER) == ["kept"]
-        assert await another.erase(USER) == 6
+        assert await another.erase(USER) == 1 + len(damaged)
 
 
 class LongTermOutageLaws(LongTermLaws):

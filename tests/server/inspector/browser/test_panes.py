@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 
 import pytest
@@ -126,3 +127,43 @@ async def test_both_questions_are_answered_in_three_clicks(browser: Browser, tol
             await in_pane(page, number)
             if number < numbers[1]:
                 assert "8.99" not in await page.locator("[data-pane]").inner_text()
+
+
+async def test_times_are_local_with_utc_beside_them(visiting: Visiting) -> None:
+    visit = await visiting(timezone_id="Asia/Tokyo")
+    page = await visit.go("t", TRIP)
+    await in_pane(page, 24)
+    saved = datetime.fromisoformat(
+        await page.locator("[data-row] time[data-clock]").first.get_attribute("datetime") or ""
+    )
+    local = saved.astimezone(timezone(timedelta(hours=9)))
+    assert f"{saved:%H:%M:%S} UTC" in await page.locator("[data-pane] time").first.inner_text()
+    assert f"{local:%H:%M:%S}" in await page.locator("[data-pane] time").first.inner_text()
+    await page.locator("#at").fill(f"{local:%Y-%m-%dT%H:%M:%S}")
+    assert await page.locator("[data-zone-of=at]").inner_text() == f"(Asia/Tokyo; {saved:%H:%M:%S} UTC)"
+    await page.get_by_role("button", name="Go there").click()
+    await page.wait_for_url("**/c/**")
+    assert await page.get_by_text("this was the latest checkpoint").count() == 1
+    await visit.go("threads")
+    day = f"{local:%Y-%m-%d}"
+    await page.locator("#since").fill(day)
+    await page.get_by_role("button", name="Show").click()
+    begin = datetime.fromisoformat(f"{day}T00:00:00+09:00").astimezone(UTC)
+    await page.wait_for_url(f"**since={begin:%Y-%m-%dT%H}%3A00%3A00**")
+    assert await page.locator("#since").input_value() == day
+    assert await page.locator("[data-row]").count()
+
+
+async def test_what_was_searched_stays_marked_beside_the_timeline(visit: Visit) -> None:
+    page = await visit.go("search", q="hazelnuts")
+    await page.locator("[data-row] a[data-open]").first.click()
+    await page.locator("#main .crumbs a").last.click()
+    row = page.locator("[data-row][aria-current]")
+    await row.wait_for()
+    number = int(await row.get_attribute("data-seq") or 0)
+    await in_pane(page, number)
+    assert await row.locator("mark").first.inner_text() == "hazelnuts"
+    assert await page.locator("[data-pane] article mark").first.inner_text() == "hazelnuts"
+    await page.get_by_role("link", name="Let go").first.click()
+    await in_pane(page, 24)
+    assert await page.locator("mark").count() == 0

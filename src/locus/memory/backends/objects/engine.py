@@ -13,6 +13,7 @@ A thread is a log of immutable, numbered objects. See
     remove    for how deleted content is removed
     copy      for copies and exports
     markers   for lists of threads
+    examine   for what `locus doctor` can tell of losses
 
 The costs of operations::
 
@@ -35,6 +36,7 @@ from typing import Final, NamedTuple
 from locus.errors import CheckpointError, CorruptCheckpointError, UnsupportedFormatError
 from locus.memory.backends.objects.client import ObjectStore, together
 from locus.memory.backends.objects.copy import copy_draft, copy_of, page_of
+from locus.memory.backends.objects.examine import marker_findings
 from locus.memory.backends.objects.index import RECENT, ThreadIndex
 from locus.memory.backends.objects.log import Proposal, ThreadLog, Transition
 from locus.memory.backends.objects.markers import MarkedThread, ThreadMarkers
@@ -121,7 +123,8 @@ class ObjectEngine(Engine, KeepsWrites, FindsMetadata, Copies, Exports, Maintain
     async def examine(self) -> list[Finding]:
         asked = datetime.now(UTC)
         theirs = await self.store.server_time()
-        return [] if theirs is None else clock(theirs, asked, SECOND)
+        found = [] if theirs is None else clock(theirs, asked, SECOND)
+        return [*found, *await marker_findings(self.store, self._markers)]
 
     async def commit(self, commit: Commit) -> Outcome:
         def propose(index: ThreadIndex) -> Proposal[Outcome]:

@@ -248,7 +248,7 @@ class ThreadLog:
                 if body is None:
                     known.seen = max(known.seen, begun)
                     return known
-                if not self._apply(known, body):
+                if not self._apply(known, number, body):
                     return await self._reload()
                 if fetched is not None:
                     fetched.bodies[event_key(self.thread, number)] = body
@@ -256,10 +256,10 @@ class ThreadLog:
                 return await self._reload()
             count *= 4
 
-    def _apply(self, known: CachedThread, body: bytes) -> bool:
+    def _apply(self, known: CachedThread, number: int, body: bytes) -> bool:
         try:
             with self._lock:
-                return known.apply(event_record(body))
+                return known.apply(event_record(body, number))
         except (CorruptCheckpointError, EarlierEventsNeeded):
             return False  # reading the whole thread tells whether this matters
 
@@ -299,7 +299,7 @@ class ThreadLog:
             body = proposal.draft.body(self.thread_id, number, by, after)
             if await self._put(number, body, by, proposal.transition, put_sure_marker=put_sure_marker):
                 with self._lock:
-                    known.apply(event_record(body))
+                    known.apply(event_record(body, number))
                     known.seen = max(known.seen, begun)
                 if proposal.transition is Transition.ENDS:
                     await self._best_effort(self._markers.end(self.thread_id, number))
@@ -340,15 +340,15 @@ class ThreadLog:
                 return True
         except self._store.driver_errors:
             # Perhaps only the answer was lost.
-            if not await self._was_put_by(by, key):
+            if not await self._was_put_by(by, number):
                 raise
             return True
-        return await self._was_put_by(by, key)
+        return await self._was_put_by(by, number)
 
-    async def _was_put_by(self, by: str, key: str) -> bool:
-        found = await self._store.get(key)
+    async def _was_put_by(self, by: str, number: int) -> bool:
+        found = await self._store.get(event_key(self.thread, number))
         try:
-            return found is not None and event_record(found).get("by") == by
+            return found is not None and event_record(found, number).get("by") == by
         except CorruptCheckpointError:
             return False
 

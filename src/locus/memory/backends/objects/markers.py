@@ -29,6 +29,7 @@ from locus.memory.backends.objects.schema import (
     encoded,
     marker_of,
     parse_marker,
+    thread_name,
     with_slashes,
 )
 from locus.memory.model.codec import decode
@@ -145,7 +146,7 @@ class ThreadMarkers:
             body = bodies.get(group[-1][1].key)
             if newest.long and body is None:
                 continue
-            thread_id = decoded(newest.name) if body is None else body.decode()
+            thread_id = decoded(newest.name) if body is None else _long_id(newest.name, body)
             threads.append(MarkedThread(thread_id, newest.state, newest.number, [listed for _, listed in group]))
         return threads
 
@@ -197,6 +198,17 @@ class ThreadMarkers:
         if state is MarkerState.GONE and not old and thread.listed[-1].modified < before:
             old = [newest]
         await self._store.delete(old)
+
+
+def _long_id(name: str, body: bytes) -> str:
+    """Read an id that is too long for a key from the marker with its digest."""
+    try:
+        thread_id = body.decode()
+    except UnicodeDecodeError:
+        thread_id = ""
+    if thread_name(thread_id) != name:
+        raise CorruptCheckpointError("a marker of a thread is damaged: it holds another id than its name says")
+    return thread_id
 
 
 def _behind(thread_id: str) -> str:

@@ -9,7 +9,7 @@ here decides anything; `log` does.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -27,6 +27,7 @@ from locus.memory.backends.objects.schema import (
     event_record,
     parse_event,
     parse_merged,
+    read_record,
     read_records,
     thread_folder,
     thread_name,
@@ -170,17 +171,17 @@ async def read_recent(store: ObjectStore, thread_id: str, recent: Recent) -> tup
     if sum(merged.size if span is None else span.end - span.start for merged, span in items) > _MOST_GUESSED:
         items = []
     parts = [(merged.key(thread), span) for merged, span in [*entries, *items]]
-    events = [event_key(thread, number) for number in objects.unmerged]
+    events = {number: event_key(thread, number) for number in objects.unmerged}
     await fetched.fetch(
         store,
-        [*(key for key, span in parts if span is None), *events],
+        [*(key for key, span in parts if span is None), *events.values()],
         [(key, span) for key, span in parts if span is not None],
     )
     lines: list[bytes] = []
     for merged, span in entries:
         some = fetched.part(merged.key(thread), span).split(b"\n")
         lines += some if span is None else some[1:]  # the first one is cut through
-    index = _recent_index(thread_id, lines, [fetched.bodies[key] for key in events])
+    index = _recent_index(thread_id, lines, {number: fetched.bodies[key] for number, key in events.items()})
     return CachedThread(index, objects, begun), fetched
 
 
@@ -212,18 +213,18 @@ async def _whole_index(
     return _index_of(
         thread_id,
         [fetched.bodies[merged.key(thread)] for merged in chosen],
-        [fetched.bodies[event_key(thread, number)] for number in objects.unmerged],
+        {number: fetched.bodies[event_key(thread, number)] for number in objects.unmerged},
     )
 
 
-def _recent_index(thread_id: str, lines: Sequence[bytes], events: Iterable[bytes]) -> ThreadIndex:
+def _recent_index(thread_id: str, lines: Sequence[bytes], events: Mapping[int, bytes]) -> ThreadIndex:
     """Make the index of the newest events. Raises `EarlierEventsNeeded` if they are not enough for one."""
     index: ThreadIndex | None = None
     merged = read_records(lines)
     if merged is None:
         raise EarlierEventsNeeded
     try:
-        for record in [*merged, *map(event_record, events)]:
+        for record in [*merged, *(event_record(body, number) for number, body in events.items())]:
             _check_owner(record, thread_id)
             is_tip = record["kind"] == tip.KIND
             if index is None:
@@ -241,17 +242,21 @@ def _recent_index(thread_id: str, lines: Sequence[bytes], events: Iterable[bytes
     return index
 
 
-def _index_of(thread_id: str, merged: Iterable[bytes], events: Iterable[bytes]) -> ThreadIndex:
-    """Make the index of events. Those before a `reset` may be damaged."""
+def _index_of(thread_id: str, merged: Iterable[bytes], events: Mapping[int, bytes]) -> ThreadIndex:
+    """Make the index of events, by their numbers. Those before a `reset` may be damaged."""
     index = ThreadIndex(thread_id)
     damage: CorruptCheckpointError | None = None
-    sources: list[Record | bytes] = []
+    sources: list[tuple[Record | bytes, int | None]] = []
     for body in merged:
         lines = body.split(b"\n")
-        sources += read_records(lines) or lines
-    for source in [*sources, *events]:
+        sources += [(source, None) for source in read_records(lines) or lines]
+    sources += [(body, number) for number, body in events.items()]
+    for source, number in sources:
         try:
-            record = event_record(source) if isinstance(source, bytes) else source
+            if not isinstance(source, bytes):
+                record = source
+            else:
+                record = read_record(source) if number is None else event_record(source, number)
             if damage is None and record["n"] > index.next:
                 raise ObjectGone(f"event {index.next}")
             if damage is not None and record["kind"] == "reset":

@@ -354,8 +354,12 @@ def _checked(record: Any, line: bytes) -> Record:
     return record
 
 
-def event_record(body: bytes) -> Record:
-    return read_record(body.partition(b"\n")[0])
+def event_record(body: bytes, number: int) -> Record:
+    """Read the record of the event that has this number by its key. Refuses the body of another one."""
+    record = read_record(body.partition(b"\n")[0])
+    if record["n"] != number:
+        raise CorruptCheckpointError(f"in the place of event {number} is another one")
+    return record
 
 
 class EventTexts(NamedTuple):

@@ -49,7 +49,7 @@ def commit_arguments(commit: Commit, removal: Sequence[Any] = (), version: str |
         milliseconds(commit.expires_at),
         entry_text(commit.entry(_UNDECIDED)),
         metadata_pairs(commit.metadata),
-        payload_text(commit.extents or wanted(commit.manifest), commit.head, commit.manifest),
+        payload_text(commit.rev, commit.extents or wanted(commit.manifest), commit.head, commit.manifest),
         version,
         len(runs),
         *chain.from_iterable((run.branch, run.number, run_text(run)) for run in runs),
@@ -83,6 +83,6 @@ def commit_outcome(commit: Commit, answer: Any) -> Outcome:
 
 def outcome_together(member: Commit | TaskWrites, answer: Any) -> Outcome | None:
     """The outcome of a step that was sent with others, by the answer of COMMIT or PUT_WRITES. None if it failed."""
-    if isinstance(answer, Exception) or answer == [b"DAMAGED"]:
+    if isinstance(answer, Exception) or answer in ([b"DAMAGED"], [b"BROKEN"]):
         return None
     return commit_outcome(member, answer) if isinstance(member, Commit) else Outcome(Verdict.COMMITTED)

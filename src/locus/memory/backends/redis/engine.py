@@ -28,7 +28,7 @@ from locus.memory.backends.redis.client import (
 )
 from locus.memory.backends.redis.commit import commit_arguments, commit_outcome, outcome_together
 from locus.memory.backends.redis.config import MAX_BUCKETS, RedisConfig
-from locus.memory.backends.redis.examine import findings
+from locus.memory.backends.redis.examine import findings, index_findings
 from locus.memory.backends.redis.load import (
     ManyRuns,
     held_arguments,
@@ -43,14 +43,16 @@ from locus.memory.backends.redis.replicas import Replicas
 from locus.memory.backends.redis.schema import (
     FORMAT,
     Layout,
+    check_buckets,
+    format_arguments,
     history_arguments,
     index_field,
     is_asked,
     net,
     place,
     to_ancestors,
-    to_entries,
     to_entry,
+    to_history,
     to_manifest,
     to_measured,
     to_orphans,
@@ -166,17 +168,18 @@ class RedisEngine(
         """Check the format, and take over the number of buckets. The first process to come decides both."""
         layout = self._layout
         key = layout.format_key
-        version, buckets = await self._clients.command("HMGET", key, "version", "buckets")
+        version, buckets, check = await self._clients.command("HMGET", key, "version", "buckets", "check")
         if version is None:
             self.check_foreign(await self._foreign_kind())
             if self.reading_only:
                 raise self.nothing_there()
-            await self._clients.run(scripts.WRITE_FORMAT, [key], FORMAT, layout.buckets)
-            version, buckets = await self._clients.command("HMGET", key, "version", "buckets")
+            await self._clients.run(scripts.WRITE_FORMAT, [key], *format_arguments(layout.buckets))
+            version, buckets, check = await self._clients.command("HMGET", key, "version", "buckets", "check")
         try:
             known, count = int(version), int(buckets)
             if not 0 < count <= MAX_BUCKETS:
                 raise ValueError("no such number of buckets can be")
+            check_buckets(count, known, check)
             self._layout = Layout(layout.prefix, count)
         except (TypeError, ValueError) as error:
             raise CorruptCheckpointError(f"the key {key!r} in Redis does not say which format this is") from error
@@ -185,7 +188,7 @@ class RedisEngine(
             number = int(least) if least is not None and least.isdigit() else None
             check_format(known, FORMAT, number, f"the threads under {layout.prefix!r} are in")
         elif known < FORMAT and not self.reading_only:
-            await self._clients.run(scripts.WRITE_FORMAT, [key], FORMAT, layout.buckets)
+            await self._clients.run(scripts.WRITE_FORMAT, [key], *format_arguments(count))
         if self._clients.is_cluster:
             # Whoever wrote it may have failed to reach its replicas. On a single server, a save comes after it.
             self._clients.needed_first = key
@@ -223,7 +226,7 @@ class RedisEngine(
         return None
 
     async def examine(self) -> list[Finding]:
-        return await findings(self._clients)
+        return [*await findings(self._clients), *await index_findings(self._clients, self._layout)]
 
     async def stored_format(self) -> StoredFormat | None:
         (version,) = await self._clients.command("HMGET", self._layout.format_key, "version")
@@ -333,13 +336,13 @@ class RedisEngine(
 
     async def manifest(self, thread_id: str, namespace: str, checkpoint_id: str) -> tuple[str, str] | None:
         answer = await self._run(scripts.MANIFEST, thread_id, index_field(namespace, checkpoint_id))
-        return to_manifest(thread_id, *answer) if answer else None
+        return to_manifest(thread_id, namespace, checkpoint_id, answer) if answer else None
 
     async def history(
         self, thread_id: str, namespace: str | None, limit: int | None, before_seq: int | None
     ) -> list[Entry]:
         answer = await self._run(scripts.HISTORY, thread_id, *history_arguments(namespace, limit, before_seq))
-        return to_entries(thread_id, answer)
+        return to_history(thread_id, answer, namespace, limit, before_seq)
 
     async def threads(self, pattern: Pattern, limit: int | None) -> list[str]:
         return await self._index().threads(pattern, UNLIMITED if limit is None else limit)
@@ -424,14 +427,16 @@ class RedisEngine(
         await self._run(scripts.PUT_WRITES, task.thread_id, *self._write_arguments(task))
 
     def _write_arguments(self, task: TaskWrites) -> list[Any]:
-        fresh = b"".join(map(write_text, {write.idx: write for write in task.writes}.values()))
         named = place(task.namespace, task.checkpoint_id)
+        writes = {write.idx: write for write in task.writes}.values()
+        fresh = b"".join([write_text(named, task.task_id, write) for write in writes])
         return [named, task.task_id, fresh, self._ttl, "1" if task.keep_numbered else ""]
 
     async def get_writes(self, thread_id: str, namespace: str, checkpoint_id: str, task_id: str | None) -> list[Write]:
-        answer = await self._run(scripts.GET_WRITES, thread_id, place(namespace, checkpoint_id), task_id or "")
+        at = place(namespace, checkpoint_id)
+        answer = await self._run(scripts.GET_WRITES, thread_id, at, task_id or "")
         try:
-            return to_task_writes(answer)
+            return to_task_writes(at, answer)
         except (ValueError, IndexError):
             raise CorruptCheckpointError(f"pending writes of {shown_thread(thread_id)} cannot be read") from None
 
@@ -459,7 +464,8 @@ class RedisEngine(
                     try:
                         _check_complete(thread_id, rows)
                         waiting = orphaned(to_orphans(thread_id, places), retention.orphans_before)
-                        outlived.append(outlived_in(thread_id, to_entries(thread_id, rows), retention, waiting))
+                        entries = to_history(thread_id, rows, None, None, None)
+                        outlived.append(outlived_in(thread_id, entries, retention, waiting))
                     except CorruptCheckpointError as error:
                         damaged.append(error)
             yield OutlivedPage(after, len(thread_ids), list(filter(None, outlived)), damaged)
@@ -522,6 +528,11 @@ class RedisEngine(
 def _check_complete(thread_id: str, answer: Any) -> None:
     if isinstance(answer, list) and answer[:1] == [b"DAMAGED"]:
         raise _damaged(thread_id)
+    if isinstance(answer, list) and answer[:1] == [b"BROKEN"]:
+        raise CorruptCheckpointError(
+            f"{shown_thread(thread_id)} is damaged: something that leads to its checkpoints or pending writes was lost"
+            " or changed. delete() removes the thread"
+        )
     if isinstance(answer, list) and answer[:1] == [b"TOO_LONG"]:
         raise CorruptCheckpointError(f"a checkpoint of {shown_thread(thread_id)} names more than can be read at once")
 

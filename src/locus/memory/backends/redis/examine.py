@@ -1,19 +1,68 @@
-"""Looks for faults of a Redis server or cluster, for `locus doctor`.
+"""Looks for faults of a Redis server or cluster, and of the indexes over threads, for `locus doctor`.
 
-INFO tells most of it, also where CONFIG is forbidden, as managed servers do.
+INFO tells most of the first, also where CONFIG is forbidden, as managed servers do.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 from redis.exceptions import NoPermissionError, ResponseError
 
+from locus.memory.backends.redis import scripts
 from locus.memory.backends.redis.client import RedisClients
+from locus.memory.backends.redis.schema import Layout, thread_in
+from locus.memory.backends.redis.scripts import ScriptCall
 from locus.memory.model.findings import clock, not_told
 from locus.memory.model.records import Finding
+
+_PAGE = 200
+"""The number of threads, or of checkpoints of one thread, that a script looks at."""
+
+
+async def index_findings(clients: RedisClients, layout: Layout) -> list[Finding]:
+    """Find what is there, and would not be found: threads by lists, checkpoints by their ids or their metadata."""
+    faults = Counter[str]()
+    for bucket in range(layout.buckets):
+        async for _, count in _index_pages(clients, layout, bucket, "recent"):
+            faults["the index of threads has lost {} entries: lists may lack threads"] += count
+        async for names, count in _index_pages(clients, layout, bucket, "ids"):
+            faults["the index of threads has lost {} entries: lists may lack threads"] += count
+            ways, pairs = await _thread_faults(clients, layout, names)
+            faults["{} checkpoints are not found by their ids, or as the newest"] += ways
+            faults["the index of metadata has lost {} entries: queries may miss checkpoints"] += pairs
+    advice = "their content is whole; restore the store from a backup to find it again"
+    return [Finding("error", what.format(f"{count:,}"), advice) for what, count in faults.items() if count]
+
+
+async def _index_pages(
+    clients: RedisClients, layout: Layout, bucket: int, index: str
+) -> AsyncGenerator[tuple[Sequence[bytes], int]]:
+    skip, names = 0, [b""] * _PAGE
+    while len(names) == _PAGE:
+        names, faults = await clients.run(scripts.INDEX_FAULTS, layout.bucket_keys(bucket), index, skip, _PAGE)
+        skip += len(names)
+        yield names, faults
+
+
+async def _thread_faults(clients: RedisClients, layout: Layout, names: Sequence[bytes]) -> tuple[int, int]:
+    """Count the checkpoints of some threads that are not found, and the pairs of metadata that are in no index."""
+    ways, pairs, skip = 0, 0, dict.fromkeys(names, 0)
+    while skip:
+        calls = [
+            ScriptCall(scripts.THREAD_FAULTS, layout.thread_keys(thread_in(name)), (start, _PAGE))
+            for name, start in skip.items()
+        ]
+        for name, (count, lost_ways, lost_pairs) in zip(list(skip), await clients.run_all(calls), strict=True):
+            ways, pairs = ways + lost_ways, pairs + lost_pairs
+            if count == _PAGE:
+                skip[name] += _PAGE
+            else:
+                del skip[name]
+    return ways, pairs
 
 
 async def findings(clients: RedisClients) -> list[Finding]:

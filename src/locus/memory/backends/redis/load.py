@@ -10,7 +10,16 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from locus.errors import CorruptCheckpointError
-from locus.memory.backends.redis.schema import index_field, net, nets, run_of, to_checked_payload, to_entry, to_extents
+from locus.memory.backends.redis.schema import (
+    index_field,
+    net,
+    nets,
+    run_of,
+    to_entry,
+    to_extents,
+    to_payload,
+    to_stored_entry,
+)
 from locus.memory.model.ids import shown_thread
 from locus.memory.model.manifest import check_named, newest_in, wanted
 from locus.memory.model.parts import Ends, Part, Window, needed
@@ -91,11 +100,10 @@ def _stored(
     held: Base | None = None,
 ) -> Stored:
     seq, entry, payload, passed = about
-    checkpoint = to_entry(thread_id, seq, entry)
+    row = to_stored_entry(thread_id, seq, entry)
+    checkpoint = row.entry
     try:
-        if payload is None:
-            raise ValueError("its payload is missing")
-        head, manifest, is_checked = to_checked_payload(payload)
+        _, head, manifest, is_checked = to_payload(payload, row.bound)
         runs = runs_of()
         extents = wanted(manifest) if part is None else needed(manifest, part)
         if is_checked:

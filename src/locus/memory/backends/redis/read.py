@@ -17,7 +17,15 @@ from redis.exceptions import NoPermissionError, ReadOnlyError
 from locus.errors import CorruptCheckpointError
 from locus.memory.backends.redis import scripts
 from locus.memory.backends.redis.client import RedisClients
-from locus.memory.backends.redis.schema import Layout, committed_at, history_arguments, pair_digest, thread_in, to_entry
+from locus.memory.backends.redis.schema import (
+    Layout,
+    committed_at,
+    history_arguments,
+    pair_digest,
+    thread_in,
+    to_entry,
+    to_history,
+)
 from locus.memory.backends.redis.scripts import Script, ScriptCall
 from locus.memory.engine import LOOKED_AT
 from locus.memory.model.cursors import cursor_of, numbers_in
@@ -312,11 +320,11 @@ class IndexReader:
         keys = self._layout.thread_keys
         calls = [ScriptCall(scripts.HISTORY, keys(name), history_arguments(None, limit, None)) for name in thread_ids]
         entries: list[tuple[int, Entry]] = []
-        for name, rows in zip(thread_ids, await self._clients.run_all(calls), strict=True):
-            if rows[:1] == [b"DAMAGED"]:
-                raise CorruptCheckpointError(f"some of the keys of {shown_thread(name)} are gone from Redis")
-            for at in range(0, len(rows), 2):
-                entries.append((committed_at(rows[at + 1]), to_entry(name, rows[at], rows[at + 1])))
+        for name, answer in zip(thread_ids, await self._clients.run_all(calls), strict=True):
+            if answer[:1] in ([b"DAMAGED"], [b"BROKEN"]):
+                raise CorruptCheckpointError(f"some of the keys or fields of {shown_thread(name)} are gone from Redis")
+            times = map(committed_at, answer[2::2])
+            entries += zip(times, to_history(name, answer, None, limit, None), strict=True)
         return entries
 
     async def _clean(self, threads: dict[int, list[bytes]], members: dict[int, list[bytes]]) -> None:

@@ -8,27 +8,34 @@ made here, and the scripts REMOVE and COMMIT carry it out if the thread is still
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
 from itertools import chain
 from typing import Any
 
 from locus.errors import CorruptCheckpointError
 from locus.memory.backends.redis.schema import (
+    Payload,
+    StoredEntry,
+    bound_payload,
+    check_chain,
+    check_tasks,
+    entry_text,
     index_field,
+    link_text,
     metadata_pairs,
     nets,
     place,
-    to_entry,
+    relinked,
     to_extents,
     to_payload,
     to_run,
     to_run_info,
+    to_stored_entry,
     to_writes,
-    whole_entry,
+    write_text,
 )
 from locus.memory.model.ids import shown_thread
 from locus.memory.model.manifest import newest_in, newest_runs, wanted
-from locus.memory.model.records import Commit, Entry, Exported, Extent, RunInfo, Stored, writes_order
+from locus.memory.model.records import Commit, Entry, Exported, Extent, RunInfo, Stored, Write, writes_order
 from locus.memory.model.retention import Copied, Removal, chosen_in, plan_removal, unneeded_runs
 from locus.memory.model.trimming import Portion, Trimming
 
@@ -38,14 +45,19 @@ class ThreadOutline:
 
     def __init__(self, thread_id: str, answer: Sequence[Any]) -> None:
         version, seqs, entries, extents, names, headers = answer
+        self.thread_id = thread_id
         self.version: bytes = version
         self._raw = {int(seq): entry for seq, entry in zip(seqs, entries, strict=True)}
-        self.entries = {seq: to_entry(thread_id, seq, entry) for seq, entry in self._raw.items()}
+        self.rows = {seq: to_stored_entry(thread_id, seq, entry) for seq, entry in self._raw.items()}
         try:
             self.extents = {int(seq): to_extents(text or b"") for seq, text in zip(seqs, extents, strict=True)}
             self.runs = [to_run_info(name, header) for name, header in zip(names, headers, strict=True)]
         except ValueError:
             raise CorruptCheckpointError(f"runs of {shown_thread(thread_id)} cannot be read") from None
+
+    @property
+    def entries(self) -> dict[int, Entry]:
+        return {seq: row.entry for seq, row in self.rows.items()}
 
     def select(self, namespace: str | None, seqs: Mapping[int, str] | None) -> set[int]:
         """Choose checkpoints that exist, by their namespace, and by number and rev; None stands for all."""
@@ -57,6 +69,7 @@ class ThreadOutline:
 
     def removal_arguments(self, doomed: Collection[int], replacement: Commit | None = None) -> list[Any]:
         """The plan that `remove` in `lua/shared/changes.lua` takes. A `replacement` keeps the runs that it needs."""
+        self._check()
         stay: dict[int, list[Extent]] = {seq: extents for seq, extents in self.extents.items() if seq not in doomed}
         runs = list(self.runs)
         if replacement is not None:
@@ -70,11 +83,12 @@ class ThreadOutline:
             *_group([(entry.seq, _field(entry), _place(entry)) for entry in gone]),
             *_group([(f"{run.branch} {run.number}",) for run in plan.runs]),
             *_group(_newest_left(runs, plan.runs)),
-            *_group([(seq, self._reparented(seq, parent)) for seq, parent in plan.parents.items()]),
+            *_group(list(self._relinked({entry.seq for entry in gone}, plan).items())),
             *_group(self._latest({entry.seq for entry in gone})),
         ]
 
     def trimming(self, doomed: Collection[int], most: int) -> Trimming:
+        self._check()
         return Trimming(self.entries.values(), self.extents, self.runs, doomed, most)
 
     def portion_arguments(self, portion: Portion, removal: Removal) -> list[Any]:
@@ -88,16 +102,30 @@ class ThreadOutline:
         """
         born, seq, removals = self.version.split(b" ")
         self.version = b"%b %b %d" % (born, seq, int(removals or 0) + 1)
-        for seq_gone in portion.seqs:
-            del self.entries[seq_gone], self.extents[seq_gone], self._raw[seq_gone]
-        for child, parent in removal.parents.items():
-            self._raw[child] = self._reparented(child, parent)
-            self.entries[child] = replace(self.entries[child], parent_id=parent)
+        for number, text in self._relinked(set(portion.seqs), removal).items():
+            self._raw[number] = text
+            self.rows[number] = to_stored_entry(self.thread_id, number, text)
+        for number in portion.seqs:
+            del self.rows[number], self.extents[number], self._raw[number]
         gone = set(removal.runs)
         self.runs = [run for run in self.runs if run not in gone]
 
-    def _reparented(self, seq: int, parent_id: str | None) -> bytes:
-        return whole_entry(replace(self.entries[seq], parent_id=parent_id), self._raw[seq])
+    def _check(self) -> None:
+        """A removal makes the history whole again, so it must not begin with one that has a gap."""
+        check_chain(self.thread_id, [row for _, row in sorted(self.rows.items(), reverse=True)], whole=True)
+
+    def _relinked(self, gone: Collection[int], plan: Removal) -> dict[int, bytes]:
+        """The entries that stay, and get another parent, or another one before them in their namespace."""
+        texts: dict[int, bytes] = {}
+        last: dict[str, int] = {}
+        for seq, (entry, previous) in sorted(self.rows.items()):
+            if seq in gone:
+                continue
+            before = previous if previous is None else last.get(entry.namespace, 0)
+            last[entry.namespace] = seq
+            if before != previous or seq in plan.parents:
+                texts[seq] = relinked(seq, self._raw[seq], before, plan.parents.get(seq, entry.parent_id))
+        return texts
 
     def _latest(self, doomed: Collection[int]) -> list[tuple[str, str]]:
         """The latest checkpoint that is left in each namespace that loses one."""
@@ -131,8 +159,8 @@ class ThreadContents:
         self._writes = dict(_pairs(writes))
 
     def copy_arguments(self, dest: str, born: str, copied: Copied) -> tuple[int, list[Any]]:
-        """Count the checkpoints to copy, and make the arguments of CREATE."""
-        payloads = {entry.seq: (entry, payload) for entry, payload in self._checkpoints(dest)}
+        """Count the checkpoints to copy, and make the arguments of CREATE. A copy is in the newest format."""
+        payloads = {row.entry.seq: (row.entry, payload) for row, payload in self._checkpoints(dest)}
         entries = chosen_in((entry for entry, _ in payloads.values()), copied)
         chosen = [(entry, payloads[entry.seq][1]) for entry in entries]
         expires = self._expires if self._expires > 0 else ""
@@ -141,41 +169,49 @@ class ThreadContents:
             self._last_seq,
             expires,
             born,
-            *_group([_checkpoint_row(entry, payload) for entry, payload in chosen]),
-            *_group(self._runs_of([payload for _, payload in chosen])),
-            *_group(self._writes_of([_place(entry) for entry, _ in chosen])),
+            *_group(_checkpoint_rows(chosen)),
+            *_group(self._runs_of([payload.extents for _, payload in chosen])),
+            *_group(
+                [
+                    (at, task, b"".join([write_text(at, task.decode(), write) for write in writes]))
+                    for at, task, writes in self._writes_of(entry for entry, _ in chosen)
+                ]
+            ),
         ]
 
     def export(self, thread_id: str, after_seq: int, known: Mapping[str, int]) -> Exported:
         """Export the checkpoints after a sequence number, with the runs they need, except for those that are known."""
-        chosen = [(entry, payload) for entry, payload in self._checkpoints(thread_id) if entry.seq > after_seq]
+        chosen = [(row.entry, payload) for row, payload in self._checkpoints(thread_id) if row.entry.seq > after_seq]
         try:
-            checkpoints = [Stored(entry, *to_payload(payload)) for entry, payload in chosen]
+            checkpoints = [Stored(entry, payload.head, payload.manifest) for entry, payload in chosen]
             newest = newest_runs(stored.manifest for stored in checkpoints)
             runs = [to_run(name, text) for name, text in self._runs.items()]
-            writes = {
-                (entry.namespace, entry.checkpoint_id): [
-                    write for _, task, text in self._writes_of([_place(entry)]) for write in to_writes(task, text)
-                ]
-                for entry, _ in chosen
-            }
         except ValueError:
             raise CorruptCheckpointError(f"{shown_thread(thread_id)} cannot be read") from None
+        writes: dict[tuple[str, str], list[Write]] = {}
+        for entry, _ in chosen:
+            some = [write for _, _, writes in self._writes_of([entry]) for write in writes]
+            if some:
+                writes[entry.namespace, entry.checkpoint_id] = sorted(some, key=writes_order)
         wanted_runs = [run for run in runs if known.get(run.branch, -1) < run.number <= newest.get(run.branch, -1)]
-        return Exported(
-            checkpoints, wanted_runs, {at: sorted(some, key=writes_order) for at, some in writes.items() if some}
-        )
+        return Exported(checkpoints, wanted_runs, writes)
 
-    def _checkpoints(self, thread_id: str) -> Iterable[tuple[Entry, bytes]]:
-        for seq, entry, payload in zip(self._seqs, self._entries, self._payloads, strict=True):
-            if payload is None:
-                raise CorruptCheckpointError(f"checkpoint {int(seq)} of the thread to be copied has no payload")
-            yield to_entry(thread_id, seq, entry), payload
+    def _checkpoints(self, thread_id: str) -> list[tuple[StoredEntry, Payload]]:
+        """Read all checkpoints, oldest first."""
+        found: list[tuple[StoredEntry, Payload]] = []
+        for seq, stored, payload in zip(self._seqs, self._entries, self._payloads, strict=True):
+            row = to_stored_entry(thread_id, seq, stored)
+            try:
+                found.append((row, to_payload(payload, row.bound)))
+            except ValueError:
+                raise CorruptCheckpointError(f"checkpoint {row.entry.seq} of a thread cannot be read") from None
+        check_chain(thread_id, [row for row, _ in reversed(found)], whole=True)
+        return found
 
-    def _runs_of(self, payloads: Iterable[bytes]) -> list[tuple[bytes | str, bytes | str]]:
-        """The runs that these payloads show something of, and the newest number of each branch."""
+    def _runs_of(self, shown: Iterable[str]) -> list[tuple[bytes | str, bytes | str]]:
+        """The runs that something is shown of, and the newest number of each branch."""
         try:
-            extents = [extent for payload in payloads for extent in to_extents(nets(payload)[0])]
+            extents = [extent for text in shown for extent in to_extents(text.encode())]
             infos = {
                 to_run_info(name, b" ".join(text.split(b" ", 2)[:2])): (name, text) for name, text in self._runs.items()
             }
@@ -189,27 +225,39 @@ class ThreadContents:
             *((branch, str(number)) for branch, number in newest.items() if number),
         ]
 
-    def _text_of(self, at: bytes, task: bytes) -> bytes:
-        found = self._writes.get(b"t" + at + task)
-        if found is None:
-            raise CorruptCheckpointError("the pending writes of a task are gone from Redis")
+    def _writes_of(self, entries: Iterable[Entry]) -> list[tuple[bytes, bytes, list[Write]]]:
+        """The places of checkpoints, the tasks that have written for each, and what they wrote."""
+        found: list[tuple[bytes, bytes, list[Write]]] = []
+        try:
+            for at in map(_place, entries):
+                tasks = self._writes.get(b"d" + at, b"")
+                check_tasks(at, tasks, self._writes.get(b"D" + at))
+                found += [(at, task, to_writes(at, task, self._writes[b"t" + at + task])) for task in nets(tasks)]
+        except (KeyError, ValueError):
+            raise CorruptCheckpointError("pending writes of a task are gone from Redis, or cannot be read") from None
         return found
 
-    def _writes_of(self, places: Iterable[bytes]) -> list[tuple[bytes, bytes, bytes]]:
-        return [(at, task, self._text_of(at, task)) for at in places for task in nets(self._writes.get(b"d" + at, b""))]
 
-
-def _checkpoint_row(entry: Entry, payload: bytes) -> tuple[Any, ...]:
-    return (
-        entry.seq,
-        _field(entry),
-        entry.rev,
-        entry.namespace,
-        entry.checkpoint_id,
-        whole_entry(entry, b""),
-        metadata_pairs(entry.metadata),
-        payload,
-    )
+def _checkpoint_rows(chosen: Sequence[tuple[Entry, Payload]]) -> list[tuple[Any, ...]]:
+    """Make the rows of checkpoints in the order of their numbers, as CREATE takes them."""
+    rows: list[tuple[Any, ...]] = []
+    last: dict[str, int] = {}
+    for entry, payload in chosen:
+        rows.append(
+            (
+                entry.seq,
+                _field(entry),
+                entry.rev,
+                entry.namespace,
+                entry.checkpoint_id,
+                entry_text(entry),
+                link_text(last.get(entry.namespace, 0), entry.parent_id),
+                metadata_pairs(entry.metadata),
+                bound_payload(entry.rev, payload.extents, payload.head, payload.manifest),
+            )
+        )
+        last[entry.namespace] = entry.seq
+    return rows
 
 
 def _pairs(rows: Sequence[bytes]) -> Iterable[tuple[bytes, bytes]]:

@@ -7,25 +7,36 @@ Redis takes any bytes, and the tag comes first. With the prefix `locus:state:` a
     locus:state:{7}:h:<id>  hash  seq, born, v, ttl, meta, w   the thread's counter, first rev, removals, flags
                                   l<ns>      "<seq> <checkpoint id>"     the latest of a namespace
                                   i<ns><id>  "<seq> <rev>"               a checkpoint by its id
+                                  L<ns>, I<ns><id>   empty; the field with the small letter exists
                                   e<seq>     its entry, a row of netstrings behind a time of 16 digits
     locus:state:{7}:s:<id>  zset  sequence numbers
     locus:state:{7}:p:<id>  hash  <seq>              extents, head, manifest, checksum
     locus:state:{7}:r:<id>  hash  <branch> <number>  "<start> <length> <checksum>,<before> <items>": a run
                                   <branch>           the number of its newest run
     locus:state:{7}:w:<id>  hash  d<place>, t<place><task>   the tasks with pending writes; the writes of each
+                                  D<place>           a seal over d<place>
     locus:state:{7}:x:<id>  hash  which documents the search index has of it (only with the Search module: see `search`)
 
     locus:state:{7}:ids     zset  the ids of threads, in order of their bytes
     locus:state:{7}:recent  zset  ids by the time of the last commit, in microseconds
     locus:state:{7}:meta    zset  <digest of key and value><time><seq>:<id>, in order of their bytes
     locus:state:{7}:ends    hash  <id>  when the thread expires, in milliseconds; empty for never
-    locus:state:format      hash  the version of all this, and the number of buckets; later versions may add from which
-                                  one on Locus may use it (see `locus.memory.model.formats`)
+    locus:state:format      hash  the version of all this, the number of buckets, and a checksum of that; later versions
+                                  may add from which one on Locus may use it (see `locus.memory.model.formats`)
 
-Metadata and the values of pending writes end with a line feed, `#` and a checksum. JSON has no line feed, and what was
-stored in format 1 has no checksum. `before` is that of a `Run`, or empty.
+Metadata and the values of pending writes end with a line feed, `=` and a checksum. JSON has no line feed. `before` is
+that of a `Run`, or empty. A *place* names a checkpoint inside its thread: its namespace and its id, as netstrings.
 
-A *place* names a checkpoint inside its thread: its namespace and its id, as netstrings.
+What one change of anything could hide is proved:
+
+- The checksum of an entry covers what its writer knew. Behind it stands what the script chose, "<number of the one
+  before it in its namespace> <parent>", and a seal over that, the number and the time: 8 letters of a SHA-1, because a
+  script can compute no other one. So a history without a gap is proved from its newest entry on.
+- The checksum of a payload covers the rev, so it fits no other entry; that of a pending write, its place and its task.
+- L and I say that a field exists, so that "there is no such checkpoint" is never the answer to the loss of one.
+
+Formats 1 and 2 have none of these proofs. What was stored in them stays as it is, and is accepted: in format 2, a
+checksum stands behind `#` and covers less, and in format 1 there is none. Such an entry has a payload in such a form.
 
 A thread has six keys however long it becomes, so renewing their time to live costs a save no more at turn 1,000 than
 at turn 1. Redis does not take a thread that expires out of the index. Reads skip what is left of it there, and remove
@@ -38,9 +49,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import lru_cache
-from hashlib import sha256
-from itertools import pairwise
-from typing import Any
+from hashlib import sha1, sha256
+from typing import Any, NamedTuple
 from zlib import crc32
 
 from locus.errors import CorruptCheckpointError
@@ -50,8 +60,10 @@ from locus.memory.model.ids import shown_thread
 from locus.memory.model.records import Ancestor, AncestorQuery, Entry, Extent, Run, RunInfo, Stored, Write, writes_order
 from locus.memory.model.sizes import Measured, MeasuredCheckpoint, MeasuredWrites, text_bytes
 
-FORMAT = 2
+FORMAT = 3
 """The version of this layout, as it stands under `<prefix>format`."""
+_CHECKED = 3
+"""The oldest one with a checksum over the number of buckets."""
 
 
 @dataclass(frozen=True)
@@ -80,6 +92,19 @@ class Layout:
     def document_stem(self, thread_id: str) -> bytes:
         """The beginning of the keys of a thread's search documents."""
         return _document_stem(self.prefix, self.bucket(thread_id), thread_id)
+
+
+def format_arguments(buckets: int) -> tuple[int, int, int]:
+    """The arguments of WRITE_FORMAT."""
+    return FORMAT, buckets, checksum("buckets", buckets)
+
+
+def check_buckets(count: int, version: int, found: bytes | None) -> None:
+    """Raise `ValueError` if the number of buckets does not fit its checksum: every thread would seem to be gone."""
+    if found is None and version < _CHECKED:
+        return
+    if found is None or int(found) != checksum("buckets", count):
+        raise ValueError("the number of buckets does not fit its checksum")
 
 
 @lru_cache(maxsize=1024)
@@ -141,53 +166,151 @@ def pair_digest(key: str, value: str) -> bytes:
 
 
 def entry_text(entry: Entry) -> bytes:
-    """Write an entry without its time and parent. The script puts the time in front, and the parent behind."""
-    created = _instant(entry.created_at)
-    found = checksum(entry.namespace, entry.checkpoint_id, entry.rev, created, entry.metadata)
-    pairs, metadata = metadata_pairs(entry.metadata).decode(), _with_checksum(entry.metadata, found)
-    return net_texts(entry.namespace, pairs, entry.checkpoint_id, entry.rev, created, metadata)
+    """Write what the writer of an entry knows. The script puts the time in front, and links with a seal behind."""
+    created, pairs = _instant(entry.created_at), metadata_pairs(entry.metadata).decode()
+    texts = (entry.namespace, pairs, entry.checkpoint_id, entry.rev, created)
+    return net_texts(*texts, _with_checksum(entry.metadata, checksum(*texts, entry.metadata)))
+
+
+_SUM, _OLD_SUM = "\n=", "\n#"
+"""What stands before a checksum, and what stood there in format 2."""
 
 
 def _with_checksum(text: str, found: int) -> str:
-    return f"{text}\n#{found}"
+    return f"{text}{_SUM}{found}"
 
 
-def _without_checksum(text: str) -> tuple[str, int | None]:
-    """Split a text from the checksum behind it, if there is one."""
-    plain, mark, found = text.partition("\n#")
-    return plain, int(found) if mark else None
+class _Checked(NamedTuple):
+    """A text, and the checksum that was stored behind it; of format 2 if `is_old`, and None if it is of format 1."""
+
+    text: str
+    sum: int | None
+    is_old: bool
+
+    @classmethod
+    def of(cls, text: str) -> _Checked:
+        plain, mark, found = text.partition(_SUM)
+        if mark:
+            return cls(plain, int(found), False)
+        plain, mark, found = text.partition(_OLD_SUM)
+        return cls(plain, int(found) if mark else None, True)
 
 
-def whole_entry(entry: Entry, stored: bytes) -> bytes:
-    """Write an entry as it is stored, with the time of the entry that is stored now."""
-    return stored[:16] + entry_text(entry) + (b"" if entry.parent_id is None else net(entry.parent_id))
+class StoredEntry(NamedTuple):
+    """An entry as it is stored, read and checked."""
+
+    entry: Entry
+    previous: int | None
+    """The number of the checkpoint before it in its namespace, 0 if it is the first; None in an older format."""
+
+    @property
+    def bound(self) -> str | None:
+        """What its payload is bound to: its rev, or nothing in an older format."""
+        return None if self.previous is None else self.entry.rev
+
+
+def link_text(previous: int, parent_id: str | None) -> bytes:
+    """Write what an entry is linked to."""
+    return (f"{previous}" if parent_id is None else f"{previous} {parent_id}").encode()
+
+
+def _seal(seq: int, at: bytes, found: int, link: bytes) -> bytes:
+    """The seal over what a script has put around the text of a writer: `linked` in `lua/shared/changes.lua`."""
+    return sha1(b"%d %b %d %b" % (seq, at, found, link), usedforsecurity=False).hexdigest()[:8].encode()
+
+
+def relinked(seq: int, stored: bytes, previous: int | None, parent_id: str | None) -> bytes:
+    """Write a stored entry with other links. One of an older format keeps that, and has a parent only."""
+    at, parts = stored[:16], nets(stored, 16)
+    text = b"".join(map(net, parts[:6]))
+    if previous is None:
+        return at + text + (b"" if parent_id is None else net(parent_id))
+    link = link_text(previous, parent_id)
+    return at + text + net(link) + net(_seal(seq, at, int(parts[5].rpartition(b"=")[2]), link))
 
 
 def to_entry(thread_id: str, number: int | bytes, stored: bytes | None) -> Entry:
+    return to_stored_entry(thread_id, number, stored).entry
+
+
+def to_stored_entry(thread_id: str, number: int | bytes, stored: bytes | None) -> StoredEntry:
+    """Read an entry, and check all that proves it by itself."""
     try:
         seq = int(number)
     except ValueError:
         raise CorruptCheckpointError(f"a checkpoint of {shown_thread(thread_id)} has no number") from None
+    what = f"checkpoint {seq} of {shown_thread(thread_id)}"
     try:
         if stored is None:
             raise ValueError("its entry is missing")
-        namespace, _, checkpoint_id, rev, created_at, metadata, *parent = (part.decode() for part in nets(stored, 16))
-        metadata, checksum = _without_checksum(metadata)
+        parts = nets(stored, 16)
+        namespace, pairs, checkpoint_id, rev, created_at, text, *_ = (part.decode() for part in parts)
+        metadata = _Checked.of(text)
+        about = [namespace, pairs, checkpoint_id, rev, created_at, metadata.text]
+        previous: int | None = None
+        if metadata.is_old:
+            parent_id = _old_parent(parts[6:])
+            del about[1]
+            if metadata.sum is None and not text.endswith("}"):
+                raise ValueError("its metadata is no JSON object")
+        else:
+            previous, parent_id = _links(seq, stored[:16], metadata.sum, parts[6:])
         created = datetime.fromisoformat(created_at)
     except ValueError:
-        raise CorruptCheckpointError(f"checkpoint {seq} of {shown_thread(thread_id)} cannot be read") from None
-    check_sum(checksum, f"checkpoint {seq}", namespace, checkpoint_id, rev, created_at, metadata)
-    return Entry(thread_id, namespace, checkpoint_id, parent[0] if parent else None, seq, rev, created, metadata)
+        raise CorruptCheckpointError(f"{what} cannot be read") from None
+    check_sum(metadata.sum, what, *about)
+    entry = Entry(thread_id, namespace, checkpoint_id, parent_id, seq, rev, created, metadata.text)
+    return StoredEntry(entry, previous)
 
 
-def to_entries(thread_id: str, rows: Sequence[bytes]) -> list[Entry]:
-    """Read entries from numbers and stored entries in turn, newest first."""
-    entries = [to_entry(thread_id, rows[at], rows[at + 1]) for at in range(0, len(rows), 2)]
-    numbers = [entry.seq for entry in entries]
-    places = {(entry.namespace, entry.checkpoint_id) for entry in entries}
-    if len(places) < len(entries) or any(older >= newer for newer, older in pairwise(numbers)):
+def _old_parent(parts: Sequence[bytes]) -> str | None:
+    if len(parts) > 1:
+        raise ValueError("there is more behind its parent")
+    return parts[0].decode() if parts else None
+
+
+def _links(seq: int, at: bytes, found: int | None, parts: Sequence[bytes]) -> tuple[int, str | None]:
+    """Read the number of the checkpoint before an entry, and its parent."""
+    link, sealed = parts
+    if found is None or sealed != _seal(seq, at, found, link):
+        raise ValueError("its links do not fit their seal")
+    previous, mark, parent_id = link.decode().partition(" ")
+    return int(previous), parent_id if mark else None
+
+
+def to_history(
+    thread_id: str, answer: Sequence[bytes], namespace: str | None, limit: int | None, before_seq: int | None
+) -> list[Entry]:
+    """Read an answer of HISTORY, and check that nothing is missing in it."""
+    if not answer:
+        return []
+    first, *rows = answer
+    entries = [to_stored_entry(thread_id, rows[at], rows[at + 1]) for at in range(0, len(rows), 2)]
+    expected: dict[str, int | None] = {}
+    if namespace is not None and before_seq is None:
+        expected = {namespace: int(first) if first.isdigit() else -1}
+    elif namespace is not None and before_seq is not None and first:
+        named, previous = to_stored_entry(thread_id, before_seq, first)
+        expected = {namespace: previous if named.namespace == namespace else None}
+    check_chain(thread_id, entries, expected, whole=limit is None or len(entries) < limit)
+    return [stored.entry for stored in entries]
+
+
+def check_chain(
+    thread_id: str, newest_first: Sequence[StoredEntry], expected: dict[str, int | None] | None = None, *, whole: bool
+) -> None:
+    """Check that each entry is the one that its successor in its namespace names.
+
+    `expected` has the number of the first one of a namespace. None stands for a number that nobody knows, because an
+    older version has stored the successor. If they are `whole`, the oldest of each namespace must be its first.
+    """
+    expected = expected or {}
+    fits = len({(entry.namespace, entry.checkpoint_id) for entry, _ in newest_first}) == len(newest_first)
+    for entry, previous in newest_first:
+        fits = fits and expected.get(entry.namespace) in (None, entry.seq)
+        expected[entry.namespace] = previous
+    if not fits or (whole and any(expected.values())):
         raise CorruptCheckpointError(f"the history of {shown_thread(thread_id)} is damaged")
-    return entries
 
 
 def is_asked(entry: Entry, namespace: str, checkpoint_id: str | None) -> Entry:
@@ -213,21 +336,38 @@ def committed_at(stored: bytes) -> int:
         raise CorruptCheckpointError("an entry in Redis is damaged: it does not say when it was committed") from None
 
 
-def payload_text(extents: Iterable[Extent], head: str, manifest: str) -> bytes:
+def payload_text(rev: str, extents: Iterable[Extent], head: str, manifest: str) -> bytes:
     shown = "".join([f"{branch} {run} {skip} {length};" for branch, run, skip, length in extents])
-    return net_texts(shown, head, manifest, str(checksum(shown, head, manifest)))
+    return bound_payload(rev, shown, head, manifest)
 
 
-def to_payload(stored: bytes) -> tuple[str, str]:
-    """Read the head and the manifest in a payload."""
-    return to_checked_payload(stored)[:2]
+def bound_payload(rev: str, shown: str, head: str, manifest: str) -> bytes:
+    """Write a payload, given the text of its extents."""
+    return net_texts(shown, head, manifest, f"={checksum(rev, shown, head, manifest)}")
 
 
-def to_checked_payload(stored: bytes) -> tuple[str, str, bool]:
-    """Read the head and the manifest in a payload, and whether a checksum was stored with them."""
+class Payload(NamedTuple):
+    """A payload as it is stored, read and checked."""
+
+    extents: str
+    head: str
+    manifest: str
+    is_checked: bool
+    """Whether there was a checksum."""
+
+
+def to_payload(stored: bytes | None, bound: str | None) -> Payload:
+    """Read a payload that is bound to a rev (see `StoredEntry.bound`)."""
+    if stored is None:
+        raise ValueError("a payload is missing")
     shown, head, manifest, *found = (part.decode() for part in nets(stored))
-    check_sum(int(found[0]) if found else None, "the payload of a checkpoint", shown, head, manifest)
-    return head, manifest, bool(found)
+    what = "the payload of a checkpoint"
+    if bound is not None:
+        (mark,) = found
+        check_sum(int(mark.removeprefix("=")) if mark.startswith("=") else -1, what, bound, shown, head, manifest)
+    else:
+        check_sum(int(found[0]) if found else None, what, shown, head, manifest)
+    return Payload(shown, head, manifest, bool(found))
 
 
 def to_extents(text: bytes) -> list[Extent]:
@@ -269,55 +409,69 @@ def _run_name(field: bytes) -> tuple[str, int]:
     return branch, int(number)
 
 
-def to_manifest(thread_id: str, rev: bytes, payload: bytes | None) -> tuple[str, str]:
+def to_manifest(thread_id: str, namespace: str, checkpoint_id: str, answer: Sequence[bytes]) -> tuple[str, str]:
     """Read the rev and the manifest in an answer of MANIFEST."""
+    seq, stored, payload = answer
+    row = to_stored_entry(thread_id, seq, stored)
+    entry = is_asked(row.entry, namespace, checkpoint_id)
     try:
-        if payload is None:
-            raise ValueError("its payload is missing")
-        return rev.decode(), to_payload(payload)[1]
-    except ValueError as error:
-        raise CorruptCheckpointError(f"a checkpoint of thread {thread_id!r} cannot be read: {error}") from error
+        return entry.rev, to_payload(payload, row.bound).manifest
+    except ValueError:
+        raise CorruptCheckpointError(f"checkpoint {entry.seq} of {shown_thread(thread_id)} cannot be read") from None
 
 
-def write_text(write: Write) -> bytes:
-    value = _with_checksum(write.value, checksum(write.idx, write.channel, write.value))
-    return net_texts(str(write.idx), write.task_path, write.channel, value)
+def write_text(at: bytes, task_id: str, write: Write) -> bytes:
+    """Write a pending write of a task of the checkpoint at a place."""
+    texts = (str(write.idx), write.task_path, write.channel)
+    found = checksum(at.decode(), task_id, *texts, write.value)
+    return net_texts(*texts, _with_checksum(write.value, found))
 
 
-def to_writes(task_id: bytes, stored: bytes) -> list[Write]:
-    parts = [part.decode() for part in nets(stored)]
+def to_writes(at: bytes, task_id: bytes, stored: bytes) -> list[Write]:
+    """Read the pending writes of a task of the checkpoint at a place."""
+    parts, task = [part.decode() for part in nets(stored)], task_id.decode()
     writes: list[Write] = []
-    for at in range(0, len(parts), 4):
-        idx, path, channel, text = parts[at : at + 4]
-        value, checksum = _without_checksum(text)
-        check_sum(checksum, "a pending write", idx, channel, value)
-        writes.append(Write(task_id.decode(), path, int(idx), channel, value))
+    for start in range(0, len(parts), 4):
+        idx, path, channel, text = parts[start : start + 4]
+        value = _Checked.of(text)
+        about = (idx, channel) if value.is_old else (at.decode(), task, idx, path, channel)
+        check_sum(value.sum, "a pending write", *about, value.text)
+        writes.append(Write(task, path, int(idx), channel, value.text))
     return writes
+
+
+def check_tasks(at: bytes, tasks: bytes, sealed: bytes | None) -> None:
+    """Refuse a list of the tasks of a place that does not fit its seal. An older version made none."""
+    if sealed is not None and sealed != sha1(at + tasks, usedforsecurity=False).hexdigest()[:8].encode():
+        raise CorruptCheckpointError("the tasks with pending writes do not fit their seal")
 
 
 def to_ancestors(query: AncestorQuery, answer: Sequence[Any]) -> list[Ancestor]:
     """Read the ancestors of a checkpoint in an answer of ANCESTORS, with their pending writes to some channels."""
     line: dict[str, Ancestor] = {}
-    for at in range(0, len(answer), 4):
+    if not answer:
+        return []
+    child = is_asked(to_entry(query.thread_id, *answer[:2]), query.namespace, query.checkpoint_id)
+    for at in range(2, len(answer), 4):
         seq, stored, payload, tasks = answer[at : at + 4]
-        entry = to_entry(query.thread_id, seq, stored)
+        row = to_stored_entry(query.thread_id, seq, stored)
+        entry = is_asked(row.entry, query.namespace, child.parent_id)
         if entry.checkpoint_id in line or entry.checkpoint_id == query.checkpoint_id:
             break
         try:
-            if payload is None:
-                raise ValueError("its payload is missing")
-            head, manifest = to_payload(payload)
-            writes = to_task_writes(tasks)
+            _, head, manifest, _ = to_payload(payload, row.bound)
+            writes = to_task_writes(place(entry.namespace, entry.checkpoint_id), tasks)
         except (ValueError, IndexError):
-            place = f"checkpoint {entry.seq} of {shown_thread(query.thread_id)}"
-            raise CorruptCheckpointError(f"{place} cannot be read") from None
+            where = f"checkpoint {entry.seq} of {shown_thread(query.thread_id)}"
+            raise CorruptCheckpointError(f"{where} cannot be read") from None
         line[entry.checkpoint_id] = Ancestor.of(Stored(entry, head, manifest), writes, query.channels)
+        child = entry
     return [*line.values()]
 
 
-def to_task_writes(answer: Sequence[bytes]) -> list[Write]:
-    """Read pending writes from names of tasks and their writes in turn, and bring them into their order."""
-    found = [write for at in range(0, len(answer), 2) for write in to_writes(answer[at], answer[at + 1])]
+def to_task_writes(at: bytes, answer: Sequence[bytes]) -> list[Write]:
+    """Read the pending writes at a place, from names of tasks and their writes in turn, into their order."""
+    found = [write for start in range(0, len(answer), 2) for write in to_writes(at, *answer[start : start + 2])]
     return sorted(found, key=writes_order)
 
 
@@ -363,7 +517,7 @@ def _instant(at: datetime) -> str:
 def history_arguments(namespace: str | None, limit: int | None, before_seq: int | None) -> list[str | bytes | int]:
     """The arguments of HISTORY: `*` or the beginning of the entries of a namespace, a bound, and a limit."""
     start = b"" if namespace is None else net(namespace)
-    before = "+inf" if before_seq is None else f"({before_seq}"
+    before = "" if before_seq is None else before_seq
     return ["*" if namespace is None else "", start, before, UNLIMITED if limit is None else limit]
 
 

@@ -87,6 +87,8 @@ COUNT_WITHIN = _load("count_within")
 FIND_METADATA = _load("find_metadata")
 STALE_METADATA = _load("stale_metadata")
 CLEAN_INDEX = _load("clean_index")
+INDEX_FAULTS = _load("index_faults")
+THREAD_FAULTS = _load("thread_faults")
 
 # Keep the search index.
 CHANGED_THREADS = _load("changed_threads")

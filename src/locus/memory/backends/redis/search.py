@@ -197,7 +197,7 @@ class RedisSearch:
         answers = await self._clients.run_all([ScriptCall(scripts.OUTLINE, keys(name)) for name in unknown])
         for thread_id, answer in zip(unknown, answers, strict=True):
             # Loading a thread that has lost keys reports that.
-            is_there = answer[0] != b"DAMAGED" and answer[1]
+            is_there = answer[0] not in (b"DAMAGED", b"BROKEN") and answer[1]
             outlines[thread_id] = ThreadOutline(thread_id, answer) if is_there else None
         calls = [ScriptCall(scripts.DOCUMENT_SOURCE, keys(thread_id), (name,)) for thread_id, name, _ in documents]
         hits: list[Hit] = []
@@ -238,8 +238,10 @@ def _readable(text: bytes) -> str:
 def _text_and_entry(outline: ThreadOutline, name: bytes, text: bytes, terms: Sequence[str]) -> tuple[str, Entry | None]:
     """Read the text of a document, and the first checkpoint that shows it."""
     if name[:1] == b"c":
-        entry = outline.entries.get(int(name[1:]))
-        return (searchable(f"[{to_payload(text)[0]},{entry.metadata}]"), entry) if entry else ("", None)
+        row = outline.rows.get(int(name[1:]))
+        if row is None:
+            return "", None
+        return searchable(f"[{to_payload(text, row.bound).head},{row.entry.metadata}]"), row.entry
     return first_entry_showing(outline, to_run(name[1:], text), terms)
 
 
@@ -262,5 +264,5 @@ def first_entry_showing(outline: ThreadOutline, run: Run, terms: Sequence[str]) 
                     text = shown_text(run, *piece)
                     texts[piece] = text if score(terms, text) else ""
                 if texts[piece]:
-                    return texts[piece], outline.entries[seq]
+                    return texts[piece], outline.rows[seq].entry
     return "", None

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from starlette.requests import Request
 
@@ -25,6 +25,8 @@ from locus.wire.format import from_segment
 from locus.wire.problems import FORBIDDEN, Problem
 
 T = TypeVar("T")
+
+_ROWS_ABOVE: Final = 20
 
 
 @dataclass(frozen=True)
@@ -105,6 +107,15 @@ def _workers(_process: int) -> ThreadPoolExecutor:
     Each process has its own. Those of a parent do not survive a fork.
     """
     return ThreadPoolExecutor(2, thread_name_prefix="locus-pages")
+
+
+def timeline_before(later: Sequence[Entry]) -> int | None:
+    """The parameter `before` of the page of the timeline that shows a checkpoint, with some later rows above it.
+
+    `later` are the checkpoints after it. None for the newest page, if it is near enough to show it.
+    """
+    numbers = sorted(entry.seq for entry in later)
+    return numbers[_ROWS_ABOVE] if len(numbers) > 2 * _ROWS_ABOVE else None
 
 
 def thread_named(request: Request) -> str:

@@ -21,7 +21,7 @@ from locus.memory.model.ids import MAX_ID_LENGTH
 from locus.memory.model.records import Entry
 from locus.memory.titles import title_of
 from locus.server.inspector.jobs import Jobs, PageJob
-from locus.server.inspector.pages.base import Pages
+from locus.server.inspector.pages.base import Pages, timeline_before
 from locus.server.inspector.pages.checkpoint import path_text
 from locus.server.inspector.words import marked
 from locus.server.requests import Query, Text, invalid
@@ -109,6 +109,9 @@ def routes(pages: Pages) -> list[Route]:
             pieces=[] if passage is None else marked(passage.text, [query.appears], any_case=not query.case),
             place=None if first is None or passage is None else _place(pages, first, passage, query),
             field=None if passage is None else dotted(passage.path),
+            timeline_before=None
+            if bisected is None or first is None
+            else timeline_before([entry for entry in bisected.line if entry.seq > first.seq]),
             metadata={} if first is None else some_metadata(first),
             later=await _later(pages, last) if bisected is not None and first is None and query.to else None,
             most_flips=MOST_FLIPS,

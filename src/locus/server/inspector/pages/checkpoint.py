@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated, Any, Final, Literal
@@ -20,16 +19,15 @@ from locus.looking.histories import readable_metadata
 from locus.looking.reading import conversation
 from locus.looking.revisions import moment_of
 from locus.looking.saves import saves_of
-from locus.looking.searching import marks_of
 from locus.memory.model.codec import decode
-from locus.memory.model.ids import MAX_ID_LENGTH, MAX_QUERY_LENGTH, query_terms
+from locus.memory.model.ids import MAX_ID_LENGTH
 from locus.memory.model.manifest import decode_manifest, list_items
 from locus.memory.model.parts import Range, page_of, total_of
 from locus.memory.model.records import DEFAULT_NAMESPACE, Entry, Extent, Path, Stored
 from locus.server.inspector.items import ItemShown, best_item, items_shown
-from locus.server.inspector.pages.base import Pages, no_such_thread, off_loop
+from locus.server.inspector.pages.base import Pages, no_such_thread, off_loop, timeline_before
+from locus.server.inspector.pages.marks import MarksQuery
 from locus.server.inspector.trees import TreeNode, tree
-from locus.server.requests import Query, Text
 from locus.wire.problems import Problem
 
 PAGE: Final = 50
@@ -41,27 +39,15 @@ _MOST_CUTS: Final = 1_000
 _MOST_PATH: Final = 2_000
 
 
-class CheckpointPageQuery(Query):
+class CheckpointPageQuery(MarksQuery):
     ns: Annotated[str, Field(max_length=MAX_ID_LENGTH)] = DEFAULT_NAMESPACE
     view: Literal["conversation", "state", "value", "item"] = "conversation"
     start: Annotated[str, Field(max_length=20, pattern="^[0-9]*$", alias="from")] = ""
     path: Annotated[str, Field(max_length=_MOST_PATH)] = ""
-    text: Annotated[Text, Field(max_length=_MOST_PATH)] = ""
-    words: Annotated[Text, Field(max_length=MAX_QUERY_LENGTH)] = ""
-    """The words of the search that led here. They are marked, as `text` is."""
     raw: Literal["", "1"] = ""
     """`1` to show texts as they are, and not as Markdown."""
     at: Annotated[str, Field(max_length=40)] = ""
     """The time for which somebody asked the timeline."""
-
-    @property
-    def terms(self) -> list[str]:
-        if self.text:
-            return [self.text]
-        with suppress(ConfigurationError):  # too many of them; nothing is marked then
-            query_terms(self.words)
-            return marks_of(self.words)
-        return []
 
 
 @dataclass(frozen=True)
@@ -148,6 +134,7 @@ def routes(pages: Pages) -> list[Route]:
                 query=query,
                 terms=query.terms,
                 as_of=_as_of(entry, later, query.at),
+                timeline_before=timeline_before(later),
                 page_size=PAGE,
                 metadata=tree(readable_metadata(entry)),
                 **facts,

@@ -19,10 +19,10 @@ from locus.memory.model.comparison import LARGEST_PAGE, TooMuchText
 from locus.memory.model.ids import MAX_ID_LENGTH
 from locus.memory.model.records import DEFAULT_NAMESPACE, CheckpointKey, Entry
 from locus.server.inspector.pages.base import Pages, off_loop
+from locus.server.inspector.pages.marks import MarksQuery
 from locus.server.inspector.trees import without_encoded
 from locus.server.inspector.words import Effort, Piece, compared
 from locus.server.memory_budget import share_of
-from locus.server.requests import Query
 from locus.wire.format import from_segment
 from locus.wire.problems import Problem
 
@@ -33,7 +33,7 @@ _NEAR: Final = 500
 _TIME: Final = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d(?:\.\d{1,9})?)?(?:Z|[+-]\d\d:?\d\d)?")
 
 
-class DiffQuery(Query):
+class DiffQuery(MarksQuery):
     ns: Annotated[str, Field(max_length=MAX_ID_LENGTH)] = DEFAULT_NAMESPACE
     other: Annotated[str | None, Field(max_length=MAX_ID_LENGTH)] = None
     start: Annotated[str, Field(max_length=12, pattern="^[0-9]*$")] = ""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Final
+from typing import Annotated, Final, Literal
 
 from pydantic import Field
 from starlette.requests import Request
@@ -11,7 +11,8 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from locus.errors import CapabilityError, ConfigurationError
-from locus.looking.searching import marks_of, said_in
+from locus.looking.revisions import first_moment_of, last_moment_of
+from locus.looking.searching import Found, Wanted, marks_of, search_said
 from locus.memory.model.ids import MAX_ID_LENGTH, MAX_QUERY_LENGTH, query_terms
 from locus.memory.model.records import Hit
 from locus.server.inspector.pages.base import Pages
@@ -22,13 +23,32 @@ PAGE: Final = 20
 MOST: Final = 100
 """The most hits of all pages together. An engine gives the best ones, and begins anew for each page."""
 SECONDS: Final = 3.0
+ROLES: Final = ("user", "assistant", "tool", "system", "reasoning")
 
 
 class SearchQuery(Query):
     q: Annotated[str, Field(max_length=MAX_QUERY_LENGTH)] = ""
     thread: Annotated[str, Field(max_length=MAX_ID_LENGTH)] = ""
     """The thread to search; empty for all of them."""
+    role: Literal["", "user", "assistant", "tool", "system", "reasoning"] = ""
+    since: Annotated[str, Field(max_length=40)] = ""
+    until: Annotated[str, Field(max_length=40)] = ""
     start: Annotated[str, Field(max_length=3, pattern="^[0-9]*$")] = ""
+
+    @property
+    def kept(self) -> dict[str, str]:
+        """The parameters of the other pages."""
+        return {name: value for name, value in self if value and name != "start"}
+
+    @property
+    def wanted(self) -> Wanted:
+        """The hits that are wanted, whatever their words."""
+        return Wanted(
+            thread_id=self.thread or None,
+            role=self.role or None,
+            since=first_moment_of(self.since) if self.since else None,
+            until=last_moment_of(self.until) if self.until else None,
+        )
 
 
 @dataclass(frozen=True)
@@ -38,6 +58,8 @@ class HitShown:
     hit: Hit
     role: str
     """The role of the speaker; empty if the words stand in something else that was saved."""
+    name: str | None
+    """The tool, or the speaker, if that has a name."""
     pieces: list[Piece]
 
 
@@ -45,23 +67,24 @@ def routes(pages: Pages) -> list[Route]:
     async def search(request: Request) -> Response:
         query = SearchQuery.of(request)
         start = min(int(query.start or 0), MOST - PAGE)
-        hits: list[Hit] = []
+        found: list[Found] = []
+        terms: list[str] = []
         complete, note = True, None
         prefix = pages.authorized.prefix(request)
         if query.thread and prefix is not None:
             prefix = query.thread if query.thread.startswith(prefix) else None
         await pages.ready()
         try:
-            terms = query_terms(query.q)
+            wanted, terms = query.wanted, query_terms(query.q)
             if terms and prefix is not None:
-                best = await pages.store.search_terms(terms, start + PAGE + 1, prefix, SECONDS)
-                hits, complete = pages.authorized.visible(request, list(best)), best.complete
-                if query.thread:  # and not those whose ids begin with its id
-                    hits = [hit for hit in hits if hit.entry.thread_id == query.thread]
+                limit = start + PAGE + 1 if wanted.is_everything else MOST + 1
+                page = await pages.authorized.query(search_said(pages.store, query.q, limit, prefix, wanted, SECONDS))
+                visible = pages.authorized.visible(request, [one.hit for one in page.found])
+                found, complete = [one for one in page.found if one.hit in visible], page.complete
         except (ConfigurationError, CapabilityError) as error:
-            terms, note = [], str(error)
-        found = await pages.authorized.query(said_in(pages.store, hits[start : start + PAGE], query.q))
-        shown = [HitShown(one.hit, one.role, _marked(one.excerpt, query.q, terms)) for one in found]
+            note = str(error)
+        some = found[start : start + PAGE]
+        shown = [HitShown(one.hit, one.role, one.name, _marked(one.excerpt, query.q, terms)) for one in some]
         end = start + len(shown)
         return pages.rendering.page(
             request,
@@ -72,10 +95,11 @@ def routes(pages: Pages) -> list[Route]:
             note=note,
             start=start,
             end=end,
-            more=len(hits) > end,
-            next=end if len(hits) > end and end < MOST else None,
+            more=len(found) > end,
+            next=end if len(found) > end and end < MOST else None,
             previous=max(0, start - PAGE) if start else None,
             page_size=PAGE,
+            roles=ROLES,
         )
 
     return [Route("/search", search)]

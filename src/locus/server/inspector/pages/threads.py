@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import Annotated, Any, Final, Literal
 
@@ -15,8 +15,9 @@ from starlette.routing import Route
 
 from locus.errors import CapabilityError, ConfigurationError, CorruptCheckpointError
 from locus.looking.histories import some_metadata
+from locus.looking.previews import Kind
 from locus.looking.recency import newest_by_time
-from locus.looking.revisions import threads_by_metadata
+from locus.looking.revisions import first_moment_of, last_moment_of, threads_by_metadata
 from locus.looking.saves import saves_of
 from locus.looking.turns import Status, turns_of
 from locus.memory.model import cursors
@@ -30,16 +31,11 @@ from locus.server.inspector.rendering import day_of
 from locus.server.requests import Query
 
 PAGE: Final = 50
+MOST_LOOKED_AT: Final = 200
+"""The most threads that are looked at for a page of those that a status or a framework was asked for."""
 _AT_ONCE: Final = 8
 _LAST: Final = 6
 """The number of saves of a thread that are read for its last words."""
-
-
-class ThreadsQuery(Query):
-    q: Annotated[str, Field(max_length=MAX_QUERY_LENGTH)] = ""
-    meta: Annotated[str, Field(max_length=MAX_QUERY_LENGTH)] = ""
-    order: Literal["recent", "id"] = "recent"
-    after: Annotated[str, Field(max_length=cursors.MAX_LENGTH)] = ""
 
 
 FRAMEWORKS: Final = {
@@ -50,6 +46,7 @@ FRAMEWORKS: Final = {
     "agent-framework-workflow": "Agent Framework",
     "claude-agent-sdk": "Claude Agent SDK",
     "crewai": "CrewAI",
+    "default": "Locus",
     "google-adk": "Google ADK",
     "llmfy": "LLMFY",
     "openai-agents": "OpenAI Agents",
@@ -58,6 +55,50 @@ FRAMEWORKS: Final = {
     "strands-storage": "Strands",
 }
 """The frameworks by the namespaces that they save into. Our own agent and plain programs save into the default one."""
+STATUSES: Final = {status.name.lower().replace("_", "-"): status for status in Status}
+"""How a last turn ended, by the word for it in an address."""
+_OF_FRAMEWORKS: Final = frozenset({"source", "step", "parents", "run_id", "node", "prev_node", "status"})
+"""The metadata with which frameworks number their steps."""
+
+
+def slug(name: str) -> str:
+    """The word for a framework in an address."""
+    return name.lower().replace(" ", "-")
+
+
+def framework_of(entry: Entry) -> str | None:
+    """The framework that saved a checkpoint, if its namespace says so."""
+    name = entry.namespace
+    return FRAMEWORKS.get("" if ":" in name else name)
+
+
+class ThreadsQuery(Query):
+    q: Annotated[str, Field(max_length=MAX_QUERY_LENGTH)] = ""
+    meta: Annotated[str, Field(max_length=MAX_QUERY_LENGTH)] = ""
+    status: Literal["", "answered", "waiting", "failed", "under-way", "killed"] = ""
+    framework: Annotated[str, Field(max_length=40)] = ""
+    since: Annotated[str, Field(max_length=40)] = ""
+    until: Annotated[str, Field(max_length=40)] = ""
+    order: Literal["recent", "id"] = "recent"
+    after: Annotated[str, Field(max_length=cursors.MAX_LENGTH)] = ""
+
+    @property
+    def is_narrowed(self) -> bool:
+        """Whether threads are left out by what their last save says."""
+        return bool(self.status or self.framework or self.since or self.until)
+
+    @property
+    def kept(self) -> dict[str, str]:
+        """The parameters of the next page."""
+        return {name: value for name, value in self if value and name != "after"}
+
+    def takes(self, entry: Entry) -> bool:
+        """Whether the framework and the time of a thread's last save are those that were asked for."""
+        if self.since and entry.created_at < first_moment_of(self.since):
+            return False
+        if self.until and entry.created_at > last_moment_of(self.until):
+            return False
+        return not self.framework or slug(framework_of(entry) or entry.namespace) == self.framework
 
 
 @dataclass(frozen=True)
@@ -71,9 +112,7 @@ class ThreadRow:
 
     @property
     def framework(self) -> str | None:
-        """The framework that wrote it, if its namespace says so."""
-        name = self.entry.namespace
-        return FRAMEWORKS.get("" if ":" in name else name)
+        return framework_of(self.entry)
 
 
 @dataclass(frozen=True)
@@ -88,11 +127,12 @@ class ThreadEnd:
 
 @dataclass(frozen=True)
 class ThreadPage:
-    """A page of threads. `next` is the cursor of the page that follows."""
+    """A page of threads, and how they end. `next` is the cursor of the page that follows."""
 
     entries: list[Entry]
     next: str | None = None
     note: str | None = None
+    ends: list[ThreadEnd] = field(default_factory=list)
 
 
 def routes(pages: Pages) -> list[Route]:
@@ -100,18 +140,26 @@ def routes(pages: Pages) -> list[Route]:
         query = ThreadsQuery.of(request)
         await pages.ready()
         try:
-            listed = await pages.authorized.query(_listed(pages, request, query))
+            listed = await pages.authorized.query(_narrowed(pages, request, query))
         except (ConfigurationError, CapabilityError) as error:  # of what was typed into the form
             listed = ThreadPage([], note=str(error))
         titles = await pages.authorized.query(titles_of(pages.store, listed.entries, _AT_ONCE))
-        ends = await pages.authorized.query(_ends(pages.store, listed.entries, newest=not query.meta))
 
         def page() -> Response:
-            known = zip(listed.entries, titles, ends, strict=True)
-            rows = [ThreadRow(entry, title, some_metadata(entry), end) for entry, title, end in known]
+            known = zip(listed.entries, titles, listed.ends, strict=True)
+            rows = [ThreadRow(entry, title, _metadata(entry), end) for entry, title, end in known]
             by_time = query.order == "recent" and not query.q
             days = [[*some] for _, some in groupby(rows, lambda row: day_of(row.entry.created_at) if by_time else "")]
-            return pages.rendering.page(request, "threads.html", days=days, by_time=by_time, query=query, listed=listed)
+            return pages.rendering.page(
+                request,
+                "threads.html",
+                days=days,
+                by_time=by_time,
+                query=query,
+                listed=listed,
+                statuses=STATUSES,
+                frameworks={slug(name): name for name in sorted({*FRAMEWORKS.values()}, key=str.lower)},
+            )
 
         return await off_loop(page)
 
@@ -119,6 +167,32 @@ def routes(pages: Pages) -> list[Route]:
         return RedirectResponse(pages.rendering.url("threads"), 303)
 
     return [Route("/threads", threads), Route("/", start)]
+
+
+async def _narrowed(pages: Pages, request: Request, query: ThreadsQuery) -> ThreadPage:
+    """A page of the threads that were asked for. Of a few threads, more are looked at, up to `MOST_LOOKED_AT`."""
+    entries: list[Entry] = []
+    ends: list[ThreadEnd] = []
+    looked_at = 0
+    while True:
+        page = await _listed(pages, request, query)
+        looked_at += len(page.entries)
+        some = [entry for entry in page.entries if query.takes(entry)]
+        how = await _ends(pages.store, some, newest=not query.meta)
+        wanted = STATUSES.get(query.status)
+        chosen = [(entry, end) for entry, end in zip(some, how, strict=True) if wanted in (None, end.status)]
+        entries += [entry for entry, _ in chosen]
+        ends += [end for _, end in chosen]
+        if page.next is None or not query.is_narrowed or len(entries) >= PAGE:
+            return replace(page, entries=entries, ends=ends)
+        if looked_at >= MOST_LOOKED_AT:
+            note = f"{looked_at:,} threads were looked at for this page: go on for more."
+            return replace(page, entries=entries, ends=ends, note=note)
+        query = query.model_copy(update={"after": page.next})
+
+
+def _metadata(entry: Entry) -> dict[str, Any]:
+    return {name: value for name, value in some_metadata(entry).items() if name not in _OF_FRAMEWORKS}
 
 
 async def _listed(pages: Pages, request: Request, query: ThreadsQuery) -> ThreadPage:
@@ -156,10 +230,12 @@ async def _ends(store: CheckpointStore, entries: Sequence[Entry], *, newest: boo
         except CorruptCheckpointError:  # the thread's own page says what is wrong
             return ThreadEnd()
         turns = turns_of(saves, newest=newest)
-        spoken = [turn.status for turn in turns if turn.previews]
-        waits = Status.WAITING in spoken  # of a graph, perhaps, whose subgraph has saved last
-        status = Status.WAITING if waits else spoken[-1] if spoken else None
-        return ThreadEnd(last_line(saves), status, any(turn.forked_from for turn in turns))
+        spoken = [turn for turn in turns if turn.previews]
+        # Of a graph, perhaps, whose subgraph has saved last.
+        waiting = next((turn for turn in reversed(spoken) if turn.status is Status.WAITING), None)
+        status = Status.WAITING if waiting is not None else spoken[-1].status if spoken else None
+        asked = None if waiting is None else last_line(reversed(waiting.saves), Kind.WAITS)
+        return ThreadEnd(asked or last_line(saves), status, any(turn.forked_from for turn in turns))
 
     return await asyncio.gather(*map(end, entries))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import astuple, dataclass, field, replace
 from itertools import accumulate
-from typing import Annotated, Final
+from typing import Annotated, Final, Literal
 
 from pydantic import Field
 from starlette.requests import Request
@@ -25,8 +25,8 @@ from locus.memory.store import CheckpointStore
 from locus.memory.titles import title_of
 from locus.server.inspector.lines import Line, lines_of
 from locus.server.inspector.pages.base import Pages, no_such_thread, off_loop
+from locus.server.inspector.pages.marks import MarksQuery
 from locus.server.inspector.rendering import day_of, utc_time
-from locus.server.requests import Query
 from locus.wire.problems import Problem
 
 PAGE: Final = 100
@@ -58,13 +58,15 @@ MOST_LINES: Final = 4
 COLOURS: Final = 6
 
 
-class TimelineQuery(Query):
+class TimelineQuery(MarksQuery):
     ns: Annotated[str | None, Field(max_length=MAX_ID_LENGTH)] = None
     before: Annotated[str, Field(max_length=18, pattern="^[0-9]*$")] = ""
     at: Annotated[str, Field(max_length=40)] = ""
+    quiet: Literal["", "1"] = ""
+    """`1` to show each save that adds no words, too."""
 
 
-class CompareQuery(Query):
+class CompareQuery(MarksQuery):
     a: Annotated[str, Field(max_length=18, pattern="^[0-9]+$")]
     b: Annotated[str, Field(max_length=18, pattern="^[0-9]+$")]
 
@@ -95,6 +97,16 @@ class TimelineRow:
     """The day, if the row above is of another one."""
     writes: int = 0
     waits: bool = False
+    folds: int = 0
+    """The number of saves without words that this row stands for, itself included."""
+    folded: bool = False
+    """Whether the row above stands for it, too."""
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether it has neither words nor anything else to say."""
+        says = self.lines or self.latest or self.forks or self.status or self.waits or self.writes or self.asks
+        return not says and self.fork_of is None
 
     @property
     def name(self) -> str:
@@ -120,11 +132,15 @@ class TimelineRow:
 
     @property
     def height(self) -> int:
+        if self.folded:
+            return 0
         return (LINE * self.count + PADDING if self.lines else QUIET) + (DAY if self.day else 0)
 
     @property
     def middle(self) -> int:
         """The place of its mark, below its upper end."""
+        if self.folded:
+            return -QUIET // 2
         return (DAY if self.day else 0) + ((LINE + PADDING) // 2 if self.lines else QUIET // 2)
 
 
@@ -176,6 +192,8 @@ def routes(pages: Pages) -> list[Route]:
         below = await _below(pages.store, thread_id, entries, page[PAGE:])
         rows = await off_loop(lambda: rows_of(saves, newest=before is None, above=newer, below=below))
         rows = await _with_writes(pages, rows)
+        if not query.quiet:
+            rows = folded(rows)
         title = await title_of(pages.store, entries[0]) if entries else None
         return await off_loop(
             lambda: pages.rendering.page(
@@ -200,7 +218,8 @@ def routes(pages: Pages) -> list[Route]:
         picked = request.query_params.getlist("pick")
         if picked and len(picked) != 2:
             raise Problem(422, "invalid_request", "Choose two rows of the timeline to compare them.")
-        query = CompareQuery.check({"a": picked[0], "b": picked[1]}) if picked else CompareQuery.of(request)
+        marks = {name: request.query_params.get(name, "") for name in MarksQuery.model_fields}
+        query = CompareQuery.check({"a": picked[0], "b": picked[1], **marks}) if picked else CompareQuery.of(request)
         old, new = [
             await resolve(pages.store, thread_id, checkpoint=f"#{number}")
             for number in sorted([query.a, query.b], key=int)
@@ -208,7 +227,14 @@ def routes(pages: Pages) -> list[Route]:
         other = new.namespace if new.namespace != old.namespace else None
         return RedirectResponse(
             pages.rendering.url(
-                "t", thread_id, "diff", old.checkpoint_id, new.checkpoint_id, ns=old.namespace, other=other
+                "t",
+                thread_id,
+                "diff",
+                old.checkpoint_id,
+                new.checkpoint_id,
+                ns=old.namespace,
+                other=other,
+                **query.kept,
             ),
             303,
         )
@@ -237,7 +263,7 @@ async def _at(pages: Pages, thread_id: str, query: TimelineQuery) -> Response | 
         typed = moment.strftime("%Y-%m-%dT%H:%M:%S")
         return NotThere(f"There was no checkpoint yet at {utc_time(moment)}.", first, typed)
     at = None if latest.created_at == moment else query.at
-    address = pages.rendering.url("t", thread_id, "c", latest.checkpoint_id, ns=latest.namespace, at=at)
+    address = pages.rendering.url("t", thread_id, "c", latest.checkpoint_id, ns=latest.namespace, at=at, **query.kept)
     return RedirectResponse(address, 303)
 
 
@@ -285,6 +311,28 @@ def rows_of(
         )
         rows.append(row)
     return rows
+
+
+def folded(rows: Sequence[TimelineRow]) -> list[TimelineRow]:
+    """The rows, of which those in a row that say nothing are one. Where nothing is said at all, each is shown."""
+    if not any(row.lines for row in rows):
+        return list(rows)
+    shown: list[TimelineRow] = []
+    at = 0
+    while at < len(rows):
+        end = at + 1
+        while end < len(rows) and rows[at].is_quiet and rows[end].is_quiet and _follow(rows[end - 1], rows[end]):
+            end += 1
+        count = end - at if rows[at].is_quiet else 0
+        shown += [replace(rows[at], folds=count), *(replace(row, folded=True) for row in rows[at + 1 : end])]
+        at = end
+    return shown
+
+
+def _follow(newer: TimelineRow, older: TimelineRow) -> bool:
+    """Whether a save continues the one of the row below, on the same day."""
+    continues = newer.entry.parent_id == older.entry.checkpoint_id and newer.entry.namespace == older.entry.namespace
+    return continues and not older.day
 
 
 def _ends_of(turns: Sequence[Turn]) -> dict[int, Status]:

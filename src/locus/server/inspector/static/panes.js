@@ -73,12 +73,17 @@ function tellTurn() {
   scrubber.hidden = ends.length < 2;
 }
 
+/** The row of a save; if that is folded, the one below it. */
+function rowOf(number) {
+  return number ? rows().find((row) => Number(row.dataset.seq) <= number) : null;
+}
+
 function arrange() {
   panes.style.setProperty("--top", `${panes.offsetTop}px`);
   panes.classList.toggle("two", wide.matches);
   pane.hidden = !wide.matches;
   if (!wide.matches) scrubber.hidden = true;
-  else choose(rows().find((row) => `#${row.dataset.seq}` === location.hash) ?? rows()[0]);
+  else choose(rowOf(Number(location.hash.slice(1))) ?? rows()[0]);
 }
 
 /** On a narrow screen the content comes first: forms are behind a button. */

@@ -20,7 +20,7 @@
 --   latest_mode, expected  * whatever is the latest   - there must be none   = it must be this one
 --   replaces               the rev of the checkpoint of the same id that this save may replace
 --   expires                when the thread expires, in milliseconds; empty for never
---   entry, payload         what is stored; the entry still lacks its time and parent
+--   entry, payload         what is stored; the entry still lacks its time, its links and their seal
 --   pairs_of               digests of the metadata pairs, 16 characters each
 --   planned                the version that the removal of the replaced checkpoint was planned for
 --   count                  how many runs follow: branch, number and text of each; behind them the planned removal
@@ -30,6 +30,7 @@
 --   REPEATED  this very save was committed before: its answer was lost, and it was sent again
 --   MOVED     the thread changed since the removal was planned: plan again
 --   DAMAGED   some keys of the thread are missing
+--   BROKEN    what leads to a checkpoint is lost: a save would hide it for good
 local id, ns, cid, same_field, rev = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 local base_field, base_rev = ARGV[6], ARGV[7]
 local parent_mode, parent, parent_field = ARGV[8], ARGV[9], ARGV[10]
@@ -37,24 +38,34 @@ local latest_mode, expected, replaces, expires = ARGV[11], ARGV[12], ARGV[13], A
 local entry, pairs_of, payload, planned = ARGV[15], ARGV[16], ARGV[17], ARGV[18]
 local runs_at, count = 20, tonumber(ARGV[19])
 
-local found = call('HMGET', h, 'seq', 'ttl', 'l' .. ns, same_field, base_field, parent_field)
+local found = call('HMGET', h, 'seq', 'ttl', 'l' .. ns, same_field, base_field, parent_field,
+  proof('l' .. ns), proof(same_field), proof(parent_field))
 local is_new = not found[1]
 if is_new and damaged() then return {'DAMAGED'} end
 
--- The parent is the seventh netstring of an entry, and may be absent.
 local function parent_of(seq)
-  local text, at, field = call('HGET', h, 'e' .. seq), 17, nil
-  for _ = 1, 6 do field, at = net(text, at) end
-  if at <= #text then return (net(text, at)) end
+  return parent_in(call('HGET', h, 'e' .. seq) or '')
 end
+
+---- Look for damage: a save must not hide that something was lost. ----
+
+local last, latest = split(found[3])
+local same, same_rev = split(found[4])
+if (not last and found[7]) or (not same and found[8]) or (not found[6] and found[9]) then return {'BROKEN'} end
+-- The latest is named by its number and its id, and must be found by both.
+if last then
+  local named = parent == latest and found[6] or call('HGET', h, 'i' .. #ns .. ':' .. ns .. #latest .. ':' .. latest)
+  if split(named) ~= last then return {'BROKEN'} end
+end
+-- Lua would print a large number as 1e+15.
+local seq = string.format('%.0f', (tonumber(found[1]) or 0) + 1)
+if call('HEXISTS', h, 'e' .. seq) == 1 then return {'BROKEN'} end
 
 ---- Decide. Nothing is written before the last check has passed. ----
 
-local same, same_rev = split(found[4])
 if same_rev == rev then return {'REPEATED', same, parent_of(same) or false} end
 if same and same_rev ~= replaces then return {'EXISTS'} end
 
-local _, latest = split(found[3])
 if latest_mode ~= '*' and latest ~= (latest_mode == '=' and expected or nil) then
   return {'CONFLICT', latest or false}
 end
@@ -99,13 +110,15 @@ if same and planned ~= version() then return {'MOVED'} end
 ---- Write. ----
 
 -- The pending writes stay: they belong to the checkpoint's id, which stays, too.
-if same then remove(id, runs_at + count * 3, true) end
--- Lua would print a large number as 1e+15.
-local seq = string.format('%.0f', (tonumber(found[1]) or 0) + 1)
+if same then
+  remove(id, runs_at + count * 3, true)
+  last = split(call('HGET', h, 'l' .. ns))
+end
 local now, real = clock()
 local at = string.format('%016.0f', now)
-if chosen then entry = entry .. #chosen .. ':' .. chosen end
-call('HSET', h, 'seq', seq, same_field, seq .. ' ' .. rev, 'e' .. seq, at .. entry, 'l' .. ns, seq .. ' ' .. cid)
+local link = (last or '0') .. (chosen and ' ' .. chosen or '')
+call('HSET', h, 'seq', seq, same_field, seq .. ' ' .. rev, proof(same_field), '', 'l' .. ns, seq .. ' ' .. cid,
+  'L' .. ns, '', 'e' .. seq, linked(seq, at, entry, link))
 call('ZADD', s, seq, seq)
 call('HSET', p, seq, payload)
 

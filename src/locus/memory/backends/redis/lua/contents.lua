@@ -9,6 +9,7 @@ local last_seq = call('HGET', h, 'seq')
 if not last_seq then return damaged() and {'DAMAGED'} or {} end
 local seqs, fields = call('ZRANGE', s, 0, -1), {}
 if #seqs == 0 then return {'DAMAGED'} end
+if is_incomplete() then return {'BROKEN'} end
 for at, seq in ipairs(seqs) do fields[at] = 'e' .. seq end
 return {
   last_seq, call('PEXPIRETIME', h), seqs, get_all(h, fields), get_all(p, seqs),

@@ -3,6 +3,7 @@
 -- include: shared/lost.lua
 -- include: shared/damage.lua
 -- include: shared/changes.lua
+-- include: shared/tasks.lua
 -- include: shared/writes.lua
 
 -- Creates a thread from the checkpoints, runs and pending writes of another. Returns 1 if this call created it (now,
@@ -23,10 +24,11 @@ local now = clock()
 call('HSET', h, 'seq', last_seq, 'born', born)
 -- Checkpoints, oldest first, so that the last one of a namespace stays its latest.
 for _ = 1, take() do
-  local seq, field, rev, ns, cid, entry, pairs_of, payload =
-    take(), take(), take(), take(), take(), take(), take(), take()
+  local seq, field, rev, ns, cid, entry, link, pairs_of, payload =
+    take(), take(), take(), take(), take(), take(), take(), take(), take()
   local at = string.format('%016.0f', now)
-  call('HSET', h, 'e' .. seq, at .. entry, field, seq .. ' ' .. rev, 'l' .. ns, seq .. ' ' .. cid)
+  call('HSET', h, 'e' .. seq, linked(seq, at, entry, link), field, seq .. ' ' .. rev, proof(field), '',
+    'l' .. ns, seq .. ' ' .. cid, 'L' .. ns, '')
   call('ZADD', s, seq, seq)
   call('HSET', p, seq, payload)
   if pairs_of ~= '' then call('HSET', h, 'meta', 1) end
@@ -41,6 +43,6 @@ for _ = 1, take() do call('HSET', r, take(), take()) end
 for _ = 1, take() do put_writes(take(), take(), take(), true) end
 note_writes()
 call('ZADD', ids, 0, id)
-call('ZADD', recent, now, id)
+call('ZADD', recent, now - 1, id)
 keep_until(expires, true)
 return 1

@@ -2,10 +2,11 @@
 -- include: shared/thread.lua
 -- include: shared/lost.lua
 -- include: shared/damage.lua
+-- include: shared/lookup.lua
 
--- The rev of a checkpoint and its payload, which has the manifest; empty if there is none.
+-- The number of a checkpoint, its entry, and its payload, which has the manifest; empty if there is none.
 --
 -- ARGV: the field of the checkpoint in h.
-local seq, rev = split(call('HGET', h, ARGV[1]))
-if not seq then return damaged() and {'DAMAGED'} or {} end
-return {rev, call('HGET', p, seq)}
+local seq, nothing = seq_of('', ARGV[1])
+if not seq then return nothing end
+return {seq, call('HGET', h, 'e' .. seq), call('HGET', p, seq)}

@@ -8,6 +8,7 @@
 -- many there are, and the bytes of their values. Empty if there is no thread.
 local seqs = call('ZRANGE', s, 0, -1)
 if #seqs == 0 then return (call('EXISTS', h) == 1 or damaged()) and {'DAMAGED'} or {} end
+if is_incomplete() then return {'BROKEN'} end
 local fields = {}
 for at, seq in ipairs(seqs) do fields[at] = 'e' .. seq end
 
@@ -59,7 +60,7 @@ for _, field in ipairs(call('HKEYS', w)) do
           start, length = span(writes, from)
           from = start + length
         end
-        local mark = string.find(writes, '\n#', start, true)
+        local mark = string.find(writes, '\n[=#]', start)
         count, size = count + 1, size + (mark and mark < from and mark - start or length)
       end
     end

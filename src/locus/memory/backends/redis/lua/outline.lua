@@ -7,6 +7,7 @@
 -- entries, the extents of each checkpoint, and the name and header ("<start> <length>") of each run.
 local seqs = call('ZRANGE', s, 0, -1)
 if #seqs == 0 and (call('EXISTS', h) == 1 or damaged()) then return {'DAMAGED'} end
+if is_incomplete() then return {'BROKEN'} end
 local fields = {}
 for at, seq in ipairs(seqs) do fields[at] = 'e' .. seq end
 local entries, wants = get_all(h, fields), get_all(p, seqs)

@@ -8,8 +8,8 @@
 -- One checkpoint with the runs that it shows something of, as runs.lua says; empty if there is none.
 --
 -- ARGV: namespace; the checkpoint's field, or empty for the latest.
-local seq = seq_of(ARGV[1], ARGV[2])
-if not seq then return damaged() and {'DAMAGED'} or {} end
+local seq, nothing = seq_of(ARGV[1], ARGV[2])
+if not seq then return nothing end
 local answer = checkpoint(ARGV[1], seq)
 local payload = answer[3]
 if not payload then return answer end

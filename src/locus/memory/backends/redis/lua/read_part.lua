@@ -13,8 +13,8 @@
 --   range   start and count of some items of a list; the paths that lead to it, the last one is its own
 --   window  how many of the last items are wanted of each list; the paths of these lists
 --   ends    how many of the last items are wanted of each extent of each list
-local seq = seq_of(ARGV[1], ARGV[2])
-if not seq then return damaged() and {'DAMAGED'} or {} end
+local seq, nothing = seq_of(ARGV[1], ARGV[2])
+if not seq then return nothing end
 local answer = checkpoint(ARGV[1], seq)
 local payload = answer[3]
 if not payload then return answer end

@@ -9,8 +9,8 @@
 -- that one has stored as its extents, or nil if it is not there: then nothing is left out.
 --
 -- ARGV: namespace; the checkpoint's field, or empty for the latest; the field and the rev of the held one.
-local seq = seq_of(ARGV[1], ARGV[2])
-if not seq then return damaged() and {'DAMAGED'} or {} end
+local seq, nothing = seq_of(ARGV[1], ARGV[2])
+if not seq then return nothing end
 local answer = checkpoint(ARGV[1], seq)
 local payload = answer[3]
 if not payload then return answer end

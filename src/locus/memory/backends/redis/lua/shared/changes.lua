@@ -1,7 +1,15 @@
 -- For scripts that save, remove or create checkpoints. Needs thread.lua, lost.lua and damage.lua.
 
+-- An entry as it is stored: with its time, with what it is linked to ("<number of the one before it> <parent>", or the
+-- number alone), and with a seal over both and over its number. The text of its writer ends with a checksum of its own.
+local function linked(seq, at, text, link)
+  local sum = string.match(string.sub(text, -11), '%d+$')
+  local proven = seq .. ' ' .. at .. ' ' .. sum .. ' ' .. link
+  return at .. text .. #link .. ':' .. link .. '8:' .. seal(proven)
+end
+
 -- Takes a checkpoint out of the metadata index. Its entry is: a time of 16 digits, then as netstrings the namespace,
--- metadata pairs, checkpoint id, rev, creation time, metadata and, if there is one, parent.
+-- metadata pairs, checkpoint id, rev, creation time, metadata and what it is linked to.
 local function forget_metadata(id, seq, entry)
   local _, at = net(entry, 17)
   local pairs_of = net(entry, at)
@@ -35,7 +43,7 @@ end
 local function drop_writes(place)
   local tasks, at = call('HGET', w, 'd' .. place), 1
   if not tasks then return end
-  local fields, task = {'d' .. place}, nil
+  local fields, task = {'d' .. place, 'D' .. place}, nil
   while at <= #tasks do
     task, at = net(tasks, at)
     fields[#fields + 1] = 't' .. place .. task
@@ -55,7 +63,7 @@ local function remove(id, at, keep_writes)
     local seq, field, place = take(), take(), take()
     local entry = call('HGET', h, 'e' .. seq)
     if entry then forget_metadata(id, seq, entry) end
-    call('HDEL', h, 'e' .. seq, field)
+    call('HDEL', h, 'e' .. seq, field, proof(field))
     call('ZREM', s, seq)
     call('HDEL', p, seq)
     forget_doc('c' .. seq)
@@ -72,12 +80,16 @@ local function remove(id, at, keep_writes)
     local branch, number = take(), take()
     if number == '' then call('HDEL', r, branch) else call('HSET', r, branch, number) end
   end
-  -- Entries of checkpoints that lost their parent, with the new one.
+  -- Entries of checkpoints that lost their parent or the one before them, with new links.
   for _ = 1, take() do call('HSET', h, 'e' .. take(), take()) end
   -- The latest remaining checkpoint of each namespace that lost one.
   for _ = 1, take() do
     local namespace, latest = take(), take()
-    if latest == '' then call('HDEL', h, 'l' .. namespace) else call('HSET', h, 'l' .. namespace, latest) end
+    if latest == '' then
+      call('HDEL', h, 'l' .. namespace, 'L' .. namespace)
+    else
+      call('HSET', h, 'l' .. namespace, latest)
+    end
   end
   call('HINCRBY', h, 'v', 1)
   note_writes()

@@ -11,6 +11,11 @@ local function damaged()
   return call('EXISTS', h) == 0 and (call('EXISTS', s, p, r) > 0 or lost(thread_id()))
 end
 
+-- True if the thread's list of sequence numbers and its payloads are not the same many: one of them was lost.
+local function is_incomplete()
+  return call('ZCARD', s) ~= call('HLEN', p)
+end
+
 -- Notes in h that the thread has pending writes, and since which removal, so that they are missed if they are gone.
 local function note_writes()
   if call('EXISTS', w) == 1 then call('HSET', h, 'w', call('HGET', h, 'v') or 0) end

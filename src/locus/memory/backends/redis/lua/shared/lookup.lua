@@ -1,7 +1,10 @@
--- For scripts that look up one checkpoint. Needs thread.lua.
+-- For scripts that look up one checkpoint. Needs thread.lua, lost.lua and damage.lua.
 
--- The sequence number of the checkpoint in a field of h, or of the latest of a namespace if the field is empty.
+-- The sequence number of the checkpoint in a field of h, or of the latest of a namespace if the field is empty. Nil if
+-- there is none, and what to answer then.
 local function seq_of(ns, field)
-  local seq = split(call('HGET', h, field == '' and 'l' .. ns or field))
-  return seq
+  local name = field == '' and 'l' .. ns or field
+  local found = call('HMGET', h, name, proof(name))
+  if found[1] then return (split(found[1])) end
+  return nil, found[2] and {'BROKEN'} or damaged() and {'DAMAGED'} or {}
 end

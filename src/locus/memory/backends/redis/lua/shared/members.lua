@@ -6,10 +6,11 @@ local function parts(member)
   return seq, string.sub(member, after)
 end
 
--- The entry that a member speaks of, or false if it is gone. A thread that expired and was created again counts from 1
--- again: only the time tells its entries from the old.
+-- The entry that a member speaks of, or false if it is gone; empty if it should be there, and is not. A thread that
+-- expired and was created again counts from 1 again: only the time tells its entries from the old.
 local function entry_of(member)
   local seq, id = parts(member)
   local entry = call('HGET', stem .. id, 'e' .. seq)
+  if not entry and call('ZSCORE', string.sub(stem, 1, -3) .. 's:' .. id, seq) then return '' end
   return entry and string.sub(entry, 1, 16) == string.sub(member, 17, 32) and entry
 end

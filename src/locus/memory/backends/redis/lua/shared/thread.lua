@@ -16,11 +16,38 @@ local function net(text, at)
   return string.sub(text, start, start + size - 1), start + size
 end
 
--- Splits "12 rest" at its first space.
+-- Splits "12 rest" at its first space. Without one, there is no second part.
 local function split(text)
   if not text then return nil end
   local at = string.find(text, ' ', 1, true)
+  if not at then return text end
   return string.sub(text, 1, at - 1), string.sub(text, at + 1)
+end
+
+-- A short digest of a text that a script has written. The reader makes it again.
+local function seal(text)
+  return string.sub(redis.sha1hex(text), 1, 8)
+end
+
+-- The field that says that another one of h exists, so that its loss shows: "L..." for "l...", "I..." for "i...".
+local function proof(field)
+  return string.upper(string.sub(field, 1, 1)) .. string.sub(field, 2)
+end
+
+-- The parent in an entry, if it has one. An entry is: a time of 16 digits, and netstrings: six texts, what it is linked
+-- to ("<number of the one before it> <parent>"), and a seal. Older versions wrote the parent alone, and no seal.
+local function parent_in(entry)
+  local at, link = 17, nil
+  for _ = 1, 6 do
+    if at > #entry then return nil end
+    local size, start = string.match(entry, '^(%d+):()', at)
+    at = start + size
+  end
+  if at > #entry then return nil end
+  link, at = net(entry, at)
+  if at > #entry then return link end
+  local _, parent = split(link)
+  return parent
 end
 
 -- Works through a long list in portions, because `unpack` puts no more than a few thousand values on Lua's stack.
