@@ -24,7 +24,7 @@ from locus.errors import (
 )
 from locus.looking.reading import exported_pages
 from locus.memory.engine import ForeignStoreError, Maintains, NotAllowedError, NothingThereError
-from locus.memory.model.codec import decode
+from locus.memory.model.codec import decode, decode_head
 from locus.memory.model.payloads import dict_from
 from locus.memory.model.records import Entry, Finding, Stored, StoredFormat
 from locus.memory.store import CheckpointStore
@@ -203,7 +203,7 @@ async def read_through(store: CheckpointStore, thread_id: str, examination: Exam
 
 
 def _check(stored: Stored, items: ThreadItems) -> None:
-    if not isinstance(decode(stored.head), dict) or not isinstance(decode(stored.entry.metadata), dict):
+    if not isinstance(decode_head(stored.head), dict) or not isinstance(decode(stored.entry.metadata), dict):
         raise CorruptCheckpointError("a head or its metadata is no object")
     StoredContent(stored.head, stored.manifest, items)
 

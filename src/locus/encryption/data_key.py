@@ -39,6 +39,9 @@ class DataKey:
         aead = require("cryptography.hazmat.primitives.ciphers.aead", EXTRA)
         self._texts: Any = aead.AESGCM(_derived(secret, "texts", 32))
         self._names: Any = aead.AESSIV(_derived(secret, "names", 64))
+        # One block of AES is a permutation of its values: what has 16 bytes needs no more, and looks random.
+        ciphers = require("cryptography.hazmat.primitives.ciphers", EXTRA)
+        self._block: Any = ciphers.Cipher(ciphers.algorithms.AES(_derived(secret, "block", 32)), ciphers.modes.ECB())
         self._index = _derived(secret, "index", 32)
         self.tag = base64.b64encode(_derived(secret, "tag", _TAG_BYTES)).decode()
         self._named: dict[str, str] = {}
@@ -85,6 +88,16 @@ class DataKey:
                 raise NotOpenedError from None
             self._keep(found, name)
         return found
+
+    def number(self, digest: str) -> str:
+        """The sealed form of a digest of 32 digits, which is one of 32 digits."""
+        encryptor = self._block.encryptor()
+        return (encryptor.update(bytes.fromhex(digest)) + encryptor.finalize()).hex()
+
+    def unnumber(self, number: str) -> str:
+        """The digest that has a sealed form."""
+        decryptor = self._block.decryptor()
+        return (decryptor.update(bytes.fromhex(number)) + decryptor.finalize()).hex()
 
     def mark(self, text: str) -> str:
         """A short mark of a text that tells nothing but whether another text is the same."""

@@ -367,7 +367,7 @@ class _SealedWrites(SealedEngine, KeepsWrites):
         async def ask(keys: ThreadKeys | None) -> list[Ancestor] | None:
             channels = query.channels
             if keys is not None:
-                channels = [name for channel in query.channels for name in keys.names_of(channel)]
+                channels = [name for channel in query.channels for name in (channel, *keys.names_of(channel))]
             return await self.inner.ancestors(query._replace(channels=channels)) or None
 
         def open_(found: list[Ancestor], keys: ThreadKeys) -> list[Ancestor]:

@@ -12,15 +12,14 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Final, TypeVar
 
-from locus.encryption.data_key import DataKey, NotOpenedError, NotSealedError
-from locus.memory.model.codec import canonical, decode, encode_trusted
+from locus.encryption.data_key import MARK, DataKey, NotOpenedError, NotSealedError
+from locus.memory.model.codec import SEALED, canonical, decode, encode_trusted
 from locus.memory.model.manifest import decode_manifest, extents_in
 from locus.memory.model.parts import Part, Range, Window
 from locus.memory.model.records import Commit, Cuts, Entry, Extent, Path, Run, Stored, TaskWrites, Write, writes_order
+from locus.memory.model.retention import STEPS_NEEDED, steps_needed
 from locus.memory.sealed.keys import Origin, ThreadKeys
 
-SEALED: Final = "~"
-"""The key of a head, or of metadata, under which its sealed text stands."""
 _DIGEST_BYTES: Final = 16
 
 T = TypeVar("T")
@@ -62,12 +61,12 @@ def sealed_part(part: Part, key: DataKey) -> Part:
 
 def sealed_branch(branch: str, key: DataKey) -> str:
     """The name of a branch as it is stored: that of a large value is made of its content."""
-    return f"#{key.name(branch[1:])}" if branch.startswith("#") else branch
+    return f"#{key.number(branch[1:])}" if branch.startswith("#") else branch
 
 
 def index_marks(index: DataKey, name: str, value: str) -> tuple[str, str]:
     """The marks of a key of metadata and of its value, which is canonical JSON."""
-    return index.mark(name), index.mark(f"{name}\0{value}")
+    return index.mark(name), MARK + index.mark(f"{name}\0{value}")
 
 
 def opened(keys: ThreadKeys, work: Callable[[Origin], T]) -> T:
@@ -127,7 +126,12 @@ def opened_run(run: Run, keys: ThreadKeys) -> Run:
 
 
 def opened_branch(branch: str, keys: ThreadKeys) -> str:
-    return f"#{keys.unname(branch[1:])}" if branch.startswith("#") else branch
+    if not branch.startswith("#"):
+        return branch
+    try:
+        return f"#{keys.names.unnumber(branch[1:])}"
+    except ValueError:
+        raise NotOpenedError from None
 
 
 def opened_writes(writes: Iterable[Write], keys: ThreadKeys, namespace: str, checkpoint_id: str) -> list[Write]:
@@ -178,12 +182,15 @@ def _sealed_run(run: Run, keys: ThreadKeys, places: Mapping[str, Any]) -> Run:
 def _sealed_write(write: Write, keys: ThreadKeys, place: tuple[str, str]) -> Write:
     names = keys.names
     value = encode_trusted(keys.key.seal(write.value, _write_place(write, keys.thread_id, place)))
-    return write._replace(task_path=names.name(write.task_path), channel=names.name(write.channel), value=value)
+    # Those with numbers below 0 are channels of the same few names, from which a server tells the number.
+    channel = write.channel if write.idx < 0 else names.name(write.channel)
+    return write._replace(task_path=names.name(write.task_path), channel=channel, value=value)
 
 
 def _opened_write(write: Write, keys: ThreadKeys, place: tuple[str, str]) -> Write:
     sealed = _text(decode(write.value))
-    named = write._replace(task_path=keys.unname(write.task_path), channel=keys.unname(write.channel))
+    channel = write.channel if write.idx < 0 else keys.unname(write.channel)
+    named = write._replace(task_path=keys.unname(write.task_path), channel=channel)
 
     def work(origin: Origin) -> str:
         return origin.key.open(sealed, _write_place(named, origin.thread_id, place))
@@ -195,6 +202,8 @@ def _sealed_metadata(commit: Commit, keys: ThreadKeys, index: DataKey | None, cl
     place = _place("metadata", keys.thread_id, *_of_entry(commit))
     stored: dict[str, Any] = {SEALED: keys.key.seal(commit.metadata, place)}
     if commit.metadata != "{}":
+        if steps := steps_needed(commit.metadata, commit.head):
+            stored[STEPS_NEEDED] = {"": [steps]}  # a vacuum has to know, with keys or without
         for name, value in decode(commit.metadata).items():
             if name in clear:
                 stored[name] = value

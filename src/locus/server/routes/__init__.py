@@ -28,7 +28,7 @@ from locus.server.routes.queries import QueryRoutes
 from locus.server.routes.threads import ThreadRoutes
 from locus.wire.format import SPACES
 
-KEY_SPACES = ("memory", "effects")
+KEY_SPACES = ("memory", "effects", "keys")
 """The key spaces that a server has beside that of the threads, if its store can keep them."""
 
 
