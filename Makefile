@@ -45,7 +45,7 @@ soak: dev-env ## campaigns of faults on every store, then long kill and load tes
 	$(if $(CAMPAIGN),@$(PY) -m tests.soak $(CAMPAIGN),$(if $(ARGS),,@$(PY) -m tests.soak))
 	$(if $(CAMPAIGN),$(if $(ARGS),@$(PY) -m pytest -m soak --timeout 0 $(ARGS)),@$(PY) -m pytest -m soak --timeout 0 $(ARGS))
 
-suites: dev-env ## a framework's own tests on our stores; ARGS="langgraph /path/to/a/clone"
+suites: dev-env ## a framework's own tests on our stores; ARGS="langgraph"
 	@echo "» suites"
 	@$(PY) -m tests.suites $(ARGS)
 

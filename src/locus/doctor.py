@@ -23,7 +23,10 @@ from locus.errors import (
     UnsupportedFormatError,
 )
 from locus.looking.reading import exported_pages
+from locus.looking.spaces import spaces_of
+from locus.looking.spaces import stored_format as stored_format
 from locus.memory.engine import ForeignStoreError, Maintains, NotAllowedError, NothingThereError
+from locus.memory.long_term.store import ItemStore
 from locus.memory.model.codec import decode, decode_head
 from locus.memory.model.payloads import dict_from
 from locus.memory.model.records import Entry, Finding, Stored, StoredFormat
@@ -64,10 +67,15 @@ class Examination:
     threads: int = 0
     checkpoints: int = 0
     reached: bool = False
+    is_empty: bool = False
+    """Whether there are no threads, because none was ever saved."""
+    spaces: dict[str, Examination] = field(default_factory=dict)
+    """The examinations of the key spaces that are there, by name."""
 
     @property
     def healthy(self) -> bool:
-        return not self.damaged and all(finding.severity == "note" for finding in self.findings)
+        sound = not self.damaged and all(finding.severity == "note" for finding in self.findings)
+        return sound and all(space.healthy for space in self.spaces.values())
 
 
 Progress = Callable[[Examination], None]
@@ -76,7 +84,37 @@ Progress = Callable[[Examination], None]
 async def examine(
     store: CheckpointStore, *, read_all: bool = True, progress: Progress = lambda _examination: None
 ) -> Examination:
-    """Examine a store. Without `read_all` no thread is read."""
+    """Examine a store, and the key spaces that it has. Without `read_all` no thread is read."""
+    examination = await _examined(store, read_all=read_all, progress=progress)
+    if not examination.reached and not examination.is_empty:
+        return examination
+    try:
+        for name, space in (await spaces_of(store)).items():
+            part = await _examined(space, read_all=read_all, progress=progress)
+            part.findings = [finding for finding in part.findings if finding not in examination.findings]
+            if read_all and part.healthy:
+                part.findings += await _unreadable_items(store, name)
+            examination.spaces[name] = part
+    except LocusError as error:
+        examination.findings.append(_cannot(error))
+    if examination.is_empty and examination.spaces:
+        examination.reached, examination.findings = True, []
+    return examination
+
+
+async def _unreadable_items(store: CheckpointStore, space: str) -> list[Finding]:
+    """What is wrong with the newest versions of items that can be read as checkpoints."""
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always", DamagedThreadsWarning)
+        async with aclosing(ItemStore(store, space).pages(())) as pages:
+            async for _ in pages:
+                pass
+    advice = "restore it from a backup, or remove it"
+    return [Finding("error", str(one.message), advice) for one in told if one.category is DamagedThreadsWarning]
+
+
+async def _examined(store: CheckpointStore, *, read_all: bool, progress: Progress) -> Examination:
+    """Examine a store without its key spaces, or one of these."""
     examination = Examination()
     try:
         formats = await stored_format(store)
@@ -94,6 +132,7 @@ async def examine(
                     examination.findings.append(_older(formats))
                 if isinstance(engine, Maintains):
                     examination.findings += await engine.examine()
+                    examination.findings += await engine.examine_indexes() if read_all else []
         except ConfigurationError as error:
             if not is_older:
                 raise
@@ -110,21 +149,9 @@ async def examine(
                     examination.threads += 1
                     progress(examination)
     except LocusError as error:
+        examination.is_empty = isinstance(error, NothingThereError)
         examination.findings.append(_cannot(error))
     return examination
-
-
-async def stored_format(store: CheckpointStore) -> StoredFormat | None:
-    """The format of a store, before anything is set up or migrated."""
-    engine = store.engine
-    if not isinstance(engine, Maintains):
-        return None
-    try:
-        return await engine.stored_format()
-    except LocusError:
-        raise
-    except engine.driver_errors as error:
-        raise engine.translate(error) from error
 
 
 _MIGRATE: Final = "`locus migrate` shows what would be done, and `locus migrate --apply` does it"

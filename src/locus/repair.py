@@ -34,7 +34,10 @@ class Repair:
 async def repair(store: CheckpointStore, examination: Examination, *, apply: bool) -> list[Repair]:
     """Repair the damage that an examination has found. Without `apply`, only list the repairs."""
     done = [await _mend(store, finding, apply=apply) for finding in examination.findings if finding.repair]
-    return [*done, *[await _keep_readable(store, damaged, apply=apply) for damaged in examination.damaged]]
+    done += [await _keep_readable(store, damaged, apply=apply) for damaged in examination.damaged]
+    for name, space in examination.spaces.items():
+        done += await repair(store.key_space(name), space, apply=apply)
+    return done
 
 
 async def _mend(store: CheckpointStore, finding: Finding, *, apply: bool) -> Repair:

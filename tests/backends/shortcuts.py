@@ -36,6 +36,7 @@ from locus.memory.backends.postgresql import together as postgresql_together
 from locus.memory.backends.postgresql.client import PostgreSQLConnection
 from locus.memory.backends.postgresql.engine import PostgreSQLEngine
 from locus.memory.backends.redis import commit as redis_commit
+from locus.memory.backends.redis import engine as redis_engine
 from locus.memory.backends.redis import scripts as redis_scripts
 from locus.memory.backends.redis.engine import RedisEngine
 from locus.memory.backends.sql import commit as sql_commit
@@ -215,7 +216,7 @@ SHORTCUTS = {
     "redis": Shortcut(
         (
             RedisEngine.commit,
-            RedisEngine._replacing_arguments,
+            redis_engine._replacing_arguments,
             redis_commit.commit_arguments,
             redis_commit._mode_and_id,
             redis_commit.commit_outcome,

@@ -26,6 +26,7 @@ from locus.memory.backends.mysql import examine as mysql
 from locus.memory.backends.objects.engine import ObjectEngine
 from locus.memory.backends.opensearch import examine as opensearch
 from locus.memory.backends.postgresql import examine as postgresql
+from locus.memory.backends.postgresql import schema
 from locus.memory.backends.redis import examine as redis
 from locus.memory.backends.sqlite.schema import MIGRATIONS
 from locus.memory.checkpointer import Checkpointer
@@ -620,15 +621,17 @@ def test_old_tables_in_postgresql_are_migrated(request: pytest.FixtureRequest, t
             connection.execute(data.read_bytes())
             assert severities(examined(store), f"have format {version}") == ["error"]
             said = command("migrate", "-s", url_of(store))
-            assert f"would migrate from format {version} to 3" in said.out
+            assert f"would migrate from format {version} to {schema.FORMAT}" in said.out
             assert "ADD COLUMN items_before" in said.out
             assert connection.execute("SELECT version FROM locus_format").fetchall() == [(version,)]
             # What is shown is a script that does it.
             with pytest.raises(psycopg.errors.RaiseException), connection.transaction():
                 script = said.out.partition("\n")[2].replace("BEGIN;", "").replace("COMMIT;", "")
                 connection.execute(f"{script}; DO $$ BEGIN RAISE 'undone'; END $$".encode())
-        assert command("migrate", "--apply", "-s", url_of(store)).out == f"migrated from format {version} to 3\n"
-        assert document(command("migrate", "--json", "-s", url_of(store)))["format"]["found"] == 3
+        assert command("migrate", "--apply", "-s", url_of(store)).out == (
+            f"migrated from format {version} to {schema.FORMAT}\n"
+        )
+        assert document(command("migrate", "--json", "-s", url_of(store)))["format"]["found"] == schema.FORMAT
         asyncio.run(_all_is_there(store.open()))
         assert [one for one in examined(store)["findings"] if one["severity"] == "error"] == []
 
@@ -640,10 +643,10 @@ def test_an_older_format_in_redis_is_migrated(request: pytest.FixtureRequest, tm
         with store.client() as client:
             client.hset(f"{store.prefix}format", "version", 1)
             assert severities(examined(store), "format 1") == ["note"]
-            assert command("migrate", "-s", url_of(store)).out == "would migrate from format 1 to 2\n"
+            assert command("migrate", "-s", url_of(store)).out == "would migrate from format 1 to 3\n"
             assert client.hget(f"{store.prefix}format", "version") == b"1"
-            assert command("migrate", "-s", url_of(store), "--apply").out == "migrated from format 1 to 2\n"
-            assert client.hget(f"{store.prefix}format", "version") == b"2"
+            assert command("migrate", "-s", url_of(store), "--apply").out == "migrated from format 1 to 3\n"
+            assert client.hget(f"{store.prefix}format", "version") == b"3"
         assert examined(store)["checkpoints"] == 8
 
 

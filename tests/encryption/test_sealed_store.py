@@ -174,7 +174,7 @@ async def test_a_key_management_service_wraps_and_unwraps(tmp_path: Path) -> Non
 def test_keys_that_are_none(tmp_path: Path) -> None:
     for keys in ({}, {"a": "short"}, {"a": b"short"}, {"a b": new_key()}, {"": new_key()}):
         with pytest.raises(ConfigurationError) as caught:
-            Keyring(keys)  # type: ignore[arg-type]
+            Keyring(keys)
         assert "short" not in str(caught.value)
     file = tmp_path / "keys"
     file.write_text(f"# of 2026\n\nfirst {new_key()}\n")

@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from locus.memory.model import plan
+from locus.memory.model.alignment import Match, align
 from locus.memory.model.codec import decode, encode
 from locus.memory.model.digests import fingerprint
 from locus.memory.model.payloads import dict_payload
@@ -47,6 +49,27 @@ def test_only_new_texts_are_asked_for(cold: bool) -> None:
         plans.save(encoding.payload(items), base=step, cold=cold)
         assert encoding.asked == [len(items) - 2, len(items) - 1]
         assert plans.read(step + 1) == data(items)
+
+
+@pytest.mark.parametrize("encoded", [False, True])
+def test_a_list_that_has_grown_or_stayed_is_not_aligned(monkeypatch: pytest.MonkeyPatch, *, encoded: bool) -> None:
+    plans, encoding = Plans(), Encoding()
+    payload = encoding.payload if encoded else lambda items: dict_payload(data(items))
+    items: list[Any] = [{"n": number, "text": "x" * 100} for number in range(20)]
+    plans.save(payload(items))
+    aligned: list[Any] = []
+
+    def noted(old: Any, new: Any) -> list[Match]:
+        aligned.append(new)
+        return align(old, new)
+
+    monkeypatch.setattr(plan, "align", noted)
+    for step, version in enumerate(([*items, {"n": 20}], [*items, {"n": 20}], [*items, {"n": 20}, {"n": 21}])):
+        plans.save(payload(version), base=step)
+        assert plans.read(step + 1) == data(version)
+    assert not aligned
+    plans.save(payload(items[5:]), base=3)
+    assert len(aligned) == 1
 
 
 def test_an_edit_a_trim_and_a_scattered_list_read_back() -> None:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import gc
 import threading
+from contextvars import ContextVar
 from typing import Any
 
 import pytest
 
-from locus.memory.runtime.worker import WorkerPool
+from locus.memory.runtime.worker import WorkerPool, _Answer
 from tests.held import Held
 from tests.samples import run_script
 
@@ -214,7 +215,7 @@ def test_a_forked_process_opens_resources_of_its_own_while_the_parent_is_at_work
     code = """
 import asyncio, os, threading, warnings
 warnings.simplefilter("ignore", DeprecationWarning)
-from locus.memory.runtime.worker import WorkerPool
+from locus.memory.runtime.worker import WorkerPool, _Answer
 
 class Resource:
     def __init__(self):
@@ -251,7 +252,7 @@ print("both")
 def test_a_program_that_forgets_to_close_ends_and_may_use_it_to_the_last() -> None:
     code = """
 import asyncio, atexit
-from locus.memory.runtime.worker import WorkerPool
+from locus.memory.runtime.worker import WorkerPool, _Answer
 
 class Resource:
     def close(self):
@@ -262,3 +263,43 @@ atexit.register(lambda: asyncio.run(pool.run(lambda resource: print("at exit", f
 asyncio.run(pool.run(lambda resource: print("used", flush=True)))
 """
     assert run_script(code).split("\n")[:2] == ["used", "at exit"]
+
+
+USER: ContextVar[str] = ContextVar("USER")
+
+
+async def test_a_task_goes_on_in_the_turn_of_its_answer_and_in_its_own_context() -> None:
+    loop = asyncio.get_running_loop()
+    order: list[str] = []
+
+    async def wait(answer: asyncio.Future[str], user: str) -> None:
+        USER.set(user)
+        try:
+            order.append(f"{await answer} for {USER.get()}")
+        except (asyncio.CancelledError, WentWrong) as error:
+            order.append(f"{type(error).__name__} for {USER.get()}")
+
+    async def settled(result: str | None, error: Exception | None) -> None:
+        answer: _Answer[str] = _Answer()
+        task = asyncio.create_task(wait(answer, "eve"))
+        await asyncio.sleep(0)
+        loop.call_soon(answer.settle, result, error)
+        loop.call_soon(order.append, "the rest of the turn")
+        await task
+
+    USER.set("nobody")
+    await settled("done", None)
+    await settled(None, WentWrong())
+    given_up: _Answer[str] = _Answer()
+    task = asyncio.create_task(wait(given_up, "bob"))
+    await asyncio.sleep(0)
+    task.cancel()
+    given_up.settle("too late", None)
+    await task
+    assert order == [
+        "done for eve",
+        "the rest of the turn",
+        "WentWrong for eve",
+        "the rest of the turn",
+        "CancelledError for bob",
+    ]

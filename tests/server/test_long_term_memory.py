@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from locus.errors import CapabilityError, CheckpointError, LocusError
+from locus.core.state import AgentState
+from locus.errors import BackendUnavailableError, CapabilityError, CheckpointError, LocusError
 from locus.memory import LongTermMemory
 from locus.memory.backends import HTTPCheckpointer, MemoryCheckpointer
 from locus.memory.long_term.names import item_id
-from locus.server import create_app
+from locus.server import Quota, create_app
 from locus.server.auth import Token
 from locus.server.routes import _routes_of
 from tests.server.running import threaded
@@ -49,6 +50,20 @@ async def test_a_tenant_sees_the_items_below_its_prefix_and_no_others() -> None:
         async with HTTPCheckpointer(url) as nobody:
             with pytest.raises(LocusError):
                 await LongTermMemory(nobody).search()
+
+
+async def test_items_count_for_the_quota_of_a_token() -> None:
+    kept = MemoryCheckpointer()
+    with threaded(create_app(kept, TOKENS, quota=Quota(saves=3))) as port:
+        async with HTTPCheckpointer(f"http://127.0.0.1:{port}", token=ACME) as tenant:
+            await tenant.save(AgentState(), "acme/t")
+            for number in range(2):
+                await LongTermMemory(tenant).put(("acme",), "k", number)
+            with pytest.raises(BackendUnavailableError) as refused:
+                await LongTermMemory(tenant).put(("acme",), "other", 1)
+            assert refused.value.code == "quota_exceeded"
+            assert await LongTermMemory(tenant).get(("acme",), "k") == 1
+    assert await LongTermMemory(kept).list_keys(("acme",)) == ["k"]
 
 
 async def test_a_server_that_keeps_no_items_says_so(monkeypatch: pytest.MonkeyPatch) -> None:

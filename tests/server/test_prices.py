@@ -32,6 +32,22 @@ async def client() -> AsyncIterator[httpx.AsyncClient]:
         yield client
 
 
+@pytest.fixture
+def threads_of(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], list[threading.Thread]]:
+    def watched(place: str) -> list[threading.Thread]:
+        module, _, name = place.rpartition(".")
+        work, seen = getattr(importlib.import_module(module), name), list[threading.Thread]()
+
+        def noted(*args: Any, **kwargs: Any) -> Any:
+            seen.append(threading.current_thread())
+            return work(*args, **kwargs)
+
+        monkeypatch.setattr(place, noted)
+        return seen
+
+    return watched
+
+
 def _named(value: Any) -> tuple[str, str]:
     text = json.dumps(value)
     return f"#{digest(text)}", text
@@ -135,6 +151,20 @@ async def test_lists_are_not_without_number(client: httpx.AsyncClient) -> None:
         await (_accepted(client, body) if accepted else _refused(client, body, "one list of objects"))
 
 
+async def test_many_lists_are_looked_at_by_another_thread(client: httpx.AsyncClient, threads_of: Any) -> None:
+    """Their names and places take ten times as long to decode as other texts."""
+    routes, extents = "locus.server.routes.threads", "locus.server.extents"
+    names = (f"{extents}._check", f"{extents}.proved", f"{routes}._items_text", f"{routes}._state_text")
+    seen = [threads_of(name) for name in names]
+    keys = [f"k{number}" for number in range(2_000)]
+    cuts = [([key], [[f"c1-revision{key}", 0, 0, 1]]) for key in keys]
+    runs = [[f"c1-revision{key}", 0, 0, [1]] for key in keys]
+    await _accepted(client, _body("c1", cuts, {key: [] for key in keys}, runs))
+    assert (await client.get('/threads/t/items?path=["k1"]&count=2')).json()["items"] == [1]
+    assert all(seen)
+    assert threading.main_thread() not in [thread for threads in seen for thread in threads]
+
+
 async def test_runs_are_not_much_smaller_than_those_of_a_client(client: httpx.AsyncClient) -> None:
     runs = [[A, number, number, [number]] for number in range(100)]
     await _refused(client, _body("c1", [(["m"], [[A, 99, 0, 100]])], {"m": []}, runs), "into one run")
@@ -210,22 +240,6 @@ def _stored_before(state: str, name: str = "c1") -> Commit:
         json.dumps([[["m"], [[A, 0, 0, 1]] * 60]]),
         (Run(A, 0, 0, 1, item),),
     )
-
-
-@pytest.fixture
-def threads_of(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], list[threading.Thread]]:
-    def watched(place: str) -> list[threading.Thread]:
-        module, _, name = place.rpartition(".")
-        work, seen = getattr(importlib.import_module(module), name), list[threading.Thread]()
-
-        def noted(*args: Any, **kwargs: Any) -> Any:
-            seen.append(threading.current_thread())
-            return work(*args, **kwargs)
-
-        monkeypatch.setattr(place, noted)
-        return seen
-
-    return watched
 
 
 class TestWhatIsStored:

@@ -1,10 +1,12 @@
 """Runs a framework's own tests with our store in the place of its own. Nothing of theirs is kept here.
 
-    make suites ARGS="langgraph /path/to/a/clone"
-    make suites ARGS="langgraph /path/to/a/clone --store postgresql://…?table_name={name} -k time_travel"
+    make suites ARGS="langgraph"
+    make suites ARGS="langgraph --store postgresql://…?table_name={name} -k time_travel"
+    make suites ARGS="google-adk --checkout /path/to/a/clone"
 
-The clone is of the framework's repository, at the version that is installed here. Its tests run in a copy, which is
-removed afterwards. Words that are no option of this command go to pytest.
+The tests are those of the version that is installed here: they come with its source distribution, which pip fetches
+into a cache; or they are in a clone of the repository, which you name. They run in a copy, which is removed
+afterwards. Words that are no option of this command go to pytest.
 """
 
 from __future__ import annotations
@@ -14,75 +16,23 @@ import os
 import shutil
 import subprocess
 import sys
+import tarfile
 import tempfile
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Final
+
+from tests.suites.catalogue import SUITES, Suite
 
 PLUGINS: Final = Path(__file__).parent / "plugins"
 _TOOLS: Final = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "locus-suites"
 
 
-@dataclass(frozen=True)
-class Suite:
-    """Which tests of a framework are about its store, and which of them are about its inside."""
-
-    package: str
-    measured: str
-    """The version of the package with which the figures in docs/testing.md were measured."""
-    folder: str
-    """Where the package is in the repository."""
-    plugin: str
-    tests: Sequence[str]
-    tools: Sequence[str] = ()
-    """What the tests need beside our own environment, installed into a cache."""
-    only: str = ""
-    """An expression of `pytest -k`: the tests that use the store that ours takes the place of."""
-    variables: Mapping[str, str] = field(default_factory=dict)
-    private: Mapping[str, str] = field(default_factory=dict)
-    """Tests that cannot pass with another store, and why."""
-
-
-_CONNECTIONS: Final = "it is about the connections of SQLiteSession, and the errors of sqlite3"
-_ROWS: Final = "it writes what is no JSON into the table of SQLiteSession, and damage is an error here"
-
-SUITES: Final = {
-    "langgraph": Suite(
-        package="langgraph",
-        measured="1.2.22",
-        folder="libs/langgraph",
-        plugin="locus_langgraph",
-        tests=("tests",),
-        tools=("pytest-mock==3.17.0", "syrupy==7.0.1"),
-        only="sqlite and not aes",  # encrypted by a serializer of LangGraph's, which is no part of a saver here
-        variables={"NO_DOCKER": "true"},
-    ),
-    "openai-agents": Suite(
-        package="openai-agents",
-        measured="none",
-        folder=".",
-        plugin="locus_openai_agents",
-        tests=("tests/memory/test_session.py", "tests/memory/test_session_limit.py"),
-        private={
-            "tests/memory/test_session.py::test_sqlite_session_close_closes_worker_thread_connections": _CONNECTIONS,
-            "tests/memory/test_session.py::test_sqlite_session_closed_rejects_empty_add_items": _CONNECTIONS,
-            "tests/memory/test_session.py::test_sqlite_session_pop_item_skips_corrupt_most_recent": _ROWS,
-            "tests/memory/test_session.py"
-            "::test_sqlite_session_pop_item_returns_none_after_dropping_only_corrupt_rows": _ROWS,
-            "tests/memory/test_session.py::test_sqlite_session_get_items_limit_skips_corrupt_newest_rows": _ROWS,
-            "tests/memory/test_session.py"
-            "::test_sqlite_session_get_items_session_settings_limit_skips_corrupt_rows": _ROWS,
-        },
-    ),
-}
-
-
 def command(suite: Suite, words: Sequence[str]) -> list[str]:
     """The command that runs the tests in the folder of the package."""
     chosen = ["-k", suite.only] if suite.only and "-k" not in words else []
-    left_out = [f"--deselect={name}" for name in suite.private]
+    left_out = [f"--deselect={name}" for names in suite.left_out.values() for name in names]
     return [
         *(sys.executable, "-m", "pytest", "-q", "-ra", "-W", "ignore", "-o", "addopts=", "-p", suite.plugin),
         *(*chosen, *left_out, *suite.tests, *words),
@@ -97,26 +47,49 @@ def _tools(suite: Suite) -> list[str]:
     return [str(folder)] if suite.tools else []
 
 
+def _source(suite: Suite) -> Path:
+    """The source distribution of the version that is installed, unpacked."""
+    name = f"{suite.package}=={version(suite.package)}"
+    folder = _TOOLS / name.replace("==", "-")
+    if not folder.exists():
+        with tempfile.TemporaryDirectory(prefix="locus-suites-") as fetched:
+            options = ("--no-deps", "--no-binary", ":all:", "--dest", fetched)
+            subprocess.run([sys.executable, "-m", "pip", "download", "-q", *options, name], check=True)
+            (archive,) = Path(fetched).glob("*.tar.gz")
+            with tarfile.open(archive) as opened:
+                opened.extractall(fetched, filter="data")
+            _TOOLS.mkdir(parents=True, exist_ok=True)
+            shutil.move(Path(fetched, archive.name.removesuffix(".tar.gz")), folder)
+    return folder
+
+
 def main(words: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="make suites ARGS=…", description=__doc__, allow_abbrev=False)
     parser.add_argument("suite", choices=SUITES)
-    parser.add_argument("checkout", type=Path, help="a clone of the framework's repository")
+    parser.add_argument("--checkout", type=Path, metavar="PATH", help="a clone of the framework's repository")
     parser.add_argument("--store", default="sqlite", metavar="URL", help="a URL in which {name} is new for each test")
+    parser.add_argument("--server", metavar="URL", help="a server of PostgreSQL, for tests that make databases in it")
     options, more = parser.parse_known_args(words)
     suite = SUITES[options.suite]
-    source = options.checkout / suite.folder
+    if options.checkout is None and not suite.has_source:
+        parser.error(f"the source distribution of {suite.package} has no tests: name a clone with --checkout")
+    if options.server is None and suite.needs_server:
+        parser.error(f"the tests of {suite.package} need a server: --server postgresql://postgres@localhost/postgres")
+    source = _source(suite) if options.checkout is None else options.checkout / suite.folder
     missing = [name for name in suite.tests if not (source / name).exists()]
     if missing:
         parser.error(f"{source} has no {missing[0]}: is it a clone of {suite.package}'s repository?")
     sys.stdout.write(f"{suite.package} {version(suite.package)} is installed; {suite.measured} was measured last\n")
-    for name, reason in suite.private.items():
-        sys.stdout.write(f"left out: {name}: {reason}\n")
+    for reason, names in suite.left_out.items():
+        sys.stdout.write(f"left out, because {reason}:\n  " + "\n  ".join(names) + "\n")
     sys.stdout.flush()
     with tempfile.TemporaryDirectory(prefix="locus-suites-") as folder:
         shutil.copytree(source / "tests", Path(folder, "tests"))
         shutil.copy(source / "pyproject.toml", folder)
         paths = [str(PLUGINS), *_tools(suite), *filter(None, [os.environ.get("PYTHONPATH")])]
         variables = {**suite.variables, "PYTHONPATH": os.pathsep.join(paths), "LOCUS_SUITE_STORE": options.store}
+        if options.server is not None:
+            variables["LOCUS_SUITE_SERVER"] = options.server
         return subprocess.run(command(suite, more), cwd=folder, env=os.environ | variables).returncode
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from locus.errors import ConfigurationError
-from locus.memory import get_checkpointer
+from locus.memory import LongTermMemory, get_checkpointer
 from locus.memory.backends import sqlite_checkpointer
 from locus.memory.checkpointer import Checkpointer, StoreVerbs
 from locus.transfer import copy_store
@@ -50,6 +50,10 @@ async def there_and_back(url: str, folder: Path) -> None:
         assert state is not None
         await handle.save(state.with_error("later"), "forks", "later")
         expected = await contents(handle)
+        memory = LongTermMemory(handle)
+        for text in ("first", "second"):
+            await memory.put(("acme",), "k", text, source="forks", ttl_seconds=3_600)
+        items = await memory.history(("acme",), "k")
     assert first.ok, first.problems
     for origin, target in ((source, url), (url, back)):
         report = await copy_store(origin, target)
@@ -58,6 +62,7 @@ async def there_and_back(url: str, folder: Path) -> None:
         assert report.moved == (1 if target == url else report.verified)
         async with opened(target) as handle:
             assert await contents(handle) == expected
+            assert await LongTermMemory(handle).history(("acme",), "k") == items
     again = await copy_store(source, url, dry_run=True)
     assert (again.ok, again.moved) == (True, 0)
 

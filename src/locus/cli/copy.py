@@ -10,12 +10,11 @@ from locus.errors import ConfigurationError
 
 _DESCRIPTION = """\
 Copy threads from one store to another, with their history, forks, namespaces, metadata, times and pending writes.
+The items of long-term memory and effects are copied, too, with all their versions, unless --threads chooses some
+threads.
 
   locus copy sqlite:///agents.db postgresql://locus@localhost/agents
   locus copy --token-file token https://locus.example.org sqlite:///agents.db
-
-What LangGraph's long-term memory (LocusStore) keeps in the same database is copied, too, unless --threads chooses some
-threads; between SQLite and PostgreSQL.
 
 The source is only read. Threads that are already at the destination are verified and brought up to date."""
 

@@ -10,6 +10,7 @@ from locus.cli import commands
 from locus.cli.commands import ExitCode, UsageError
 from locus.cli.terminal import ProgressLine, Styled, Terminal
 from locus.looking.formatting import visible
+from locus.memory.model.spaces import KEY_SPACES
 
 if TYPE_CHECKING:
     from locus.doctor import Examination
@@ -35,7 +36,7 @@ _STYLES = {"error": "error", "warning": "warning", "note": "faint"}
 
 def configure(command: argparse.ArgumentParser) -> None:
     command.description = _DESCRIPTION
-    commands.configure(command, run, writes=True)
+    commands.configure(command, run, writes=True, space="memory")
     command.add_argument("--quick", action="store_true", help="read no threads")
     command.add_argument("--repair", action="store_true", help="keep what can be read of what is damaged")
     commands.add_apply(command)
@@ -72,21 +73,7 @@ async def run(store: CheckpointStore, options: argparse.Namespace, terminal: Ter
 
 
 def _document(examination: Examination, repairs: Sequence[Repair], options: argparse.Namespace) -> dict[str, object]:
-    document: dict[str, object] = {
-        "healthy": examination.healthy,
-        "threads": examination.threads,
-        "checkpoints": examination.checkpoints,
-        "findings": [finding._asdict() for finding in examination.findings],
-        "damaged": [
-            {
-                "thread_id": damage.thread_id,
-                "error": str(damage.error),
-                "checkpoints": [list(each) for each in damage.unreadable],
-                "readable": damage.readable,
-            }
-            for damage in examination.damaged
-        ],
-    }
+    document = _found(examination)
     if options.repair:
         document["repairs"] = [
             {
@@ -102,7 +89,40 @@ def _document(examination: Examination, repairs: Sequence[Repair], options: argp
     return document
 
 
+def _found(examination: Examination) -> dict[str, object]:
+    found: dict[str, object] = {
+        "healthy": examination.healthy,
+        "threads": examination.threads,
+        "checkpoints": examination.checkpoints,
+        "findings": [finding._asdict() for finding in examination.findings],
+        "damaged": [
+            {
+                "thread_id": damage.thread_id,
+                "error": str(damage.error),
+                "checkpoints": [list(each) for each in damage.unreadable],
+                "readable": damage.readable,
+            }
+            for damage in examination.damaged
+        ],
+    }
+    if examination.spaces:
+        found["spaces"] = {name: _found(space) for name, space in examination.spaces.items()}
+    return found
+
+
 def _print(examination: Examination, options: argparse.Namespace, terminal: Terminal) -> None:
+    _print_findings(examination, options, terminal)
+    if examination.reached and not options.quick and not examination.is_empty:
+        terminal.line(f"{examination.threads:,} threads with {examination.checkpoints:,} checkpoints read")
+    for name, space in examination.spaces.items():
+        _print_findings(space, options, terminal)
+        if not options.quick:
+            terminal.line(f"{space.threads:,} {KEY_SPACES[name]} with {space.checkpoints:,} versions read")
+    if examination.healthy:
+        terminal.line(Styled("all is well", "added"))
+
+
+def _print_findings(examination: Examination, options: argparse.Namespace, terminal: Terminal) -> None:
     for finding in examination.findings:
         terminal.text(f"{finding.severity}: {finding.what}", _STYLES[finding.severity])
         terminal.text(finding.advice, indent="    ")
@@ -112,10 +132,6 @@ def _print(examination: Examination, options: argparse.Namespace, terminal: Term
         terminal.text(f"error: {damage.what} of {visible(damage.thread_id)} cannot be read: {damage.error}", "error")
         if not options.repair:
             terminal.text("`locus doctor --repair` shows what can be kept", indent="    ")
-    if examination.reached and not options.quick:
-        terminal.line(f"{examination.threads:,} threads with {examination.checkpoints:,} checkpoints read")
-    if examination.healthy:
-        terminal.line(Styled("all is well", "added"))
 
 
 def _print_repairs(repairs: Sequence[Repair], options: argparse.Namespace, terminal: Terminal) -> None:

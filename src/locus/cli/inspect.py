@@ -41,7 +41,7 @@ def configure(command: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    for module in ("starlette", "uvicorn", "prometheus_client", "httptools", "jinja2", "markdown_it"):
+    for module in ("starlette", "uvicorn", "prometheus_client", "httptools", "jinja2", "markdown_it", "pygments"):
         require(module, "inspect")
     from locus.server.inspector.serving import serve
 

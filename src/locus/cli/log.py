@@ -64,6 +64,7 @@ def configure(command: argparse.ArgumentParser) -> None:
 
 async def run(store: CheckpointStore, options: argparse.Namespace, terminal: Terminal) -> int | None:
     from locus.looking.revisions import checkpoint_of, namespace_of, resolve, resolve_thread
+    from locus.memory.origins import origin_of
 
     if options.follow and (options.before is not None or options.until is not None):
         raise ConfigurationError("--follow waits for what comes next; it goes with neither --before nor --until")
@@ -97,6 +98,10 @@ async def run(store: CheckpointStore, options: argparse.Namespace, terminal: Ter
     await _print(store, options, terminal, entries, latest=before_seq is None)
     if len(page) > options.limit and not terminal.json and not options.follow:
         terminal.note(f"older ones: --before '#{entries[-1].seq}'")
+    elif not terminal.json:
+        origin = await origin_of(store, thread_id)
+        if origin is not None:
+            terminal.note(f"forked from {visible(origin.thread_id)}@{visible(origin.checkpoint_id)}")
     if options.follow:
         terminal.flush()
         await _follow(store, options, terminal, namespace, entries[0].seq if entries else 0)

@@ -105,7 +105,7 @@ def run(options: argparse.Namespace) -> int:
     for module in ("starlette", "uvicorn", "prometheus_client", "httptools"):
         require(module, "server")
     if options.inspector:
-        for module in ("jinja2", "markdown_it"):
+        for module in ("jinja2", "markdown_it", "pygments"):
             require(module, "inspect")
     from locus.server.serving import serve
 

@@ -72,8 +72,9 @@ def run(options: argparse.Namespace, work: Callable[..., Awaitable[Report]]) -> 
         report = asyncio.run(main())
     text = json.dumps(report.as_dict(), indent=2, ensure_ascii=False) if options.json else summary(report)
     sys.stdout.write(f"{text}\n")
-    for line in told(report.problems):
-        sys.stderr.write(f"locus: {line}\n")
+    for part in (report, *report.spaces.values()):
+        for line in told(part.problems):
+            sys.stderr.write(f"locus: {line}\n")
     if report.missing and len(report.problems) > 1:  # else it has been said
         from locus.transfer.sources.langgraph_values import allow_options
 
@@ -105,11 +106,15 @@ def summary(report: Report) -> str:
         f"{report.source} -> {report.destination}",
         f"{report.done:,} of {report.threads:,} threads, {report.checkpoints:,} checkpoints: {moved}",
     ]
-    if report.items:
-        items = "" if report.dry_run else f": {report.items_moved:,} moved"
-        lines.append(f"{report.items:,} items of LangGraph's long-term memory{items}")
+    for name, part in report.spaces.items():
+        from locus.memory.model.spaces import KEY_SPACES
+
+        versions = f"{part.moved:,} versions {'would be moved' if report.dry_run else 'moved'}"
+        kept = f"{part.done:,} of {part.threads:,} {KEY_SPACES[name]}"
+        lines.append(f"{kept}: {versions}, {part.present:,} were there already")
+    verified = report.verified + sum(part.verified for part in report.spaces.values())
     if not report.dry_run:
-        lines.append(f"{report.verified:,} checkpoints verified, in {report.seconds:.1f} s")
+        lines.append(f"{verified:,} checkpoints verified, in {report.seconds:.1f} s")
     return "\n".join(lines)
 
 

@@ -92,12 +92,14 @@ class DataKey:
     def number(self, digest: str) -> str:
         """The sealed form of a digest of 32 digits, which is one of 32 digits."""
         encryptor = self._block.encryptor()
-        return (encryptor.update(bytes.fromhex(digest)) + encryptor.finalize()).hex()
+        sealed: bytes = encryptor.update(bytes.fromhex(digest)) + encryptor.finalize()
+        return sealed.hex()
 
     def unnumber(self, number: str) -> str:
         """The digest that has a sealed form."""
         decryptor = self._block.decryptor()
-        return (decryptor.update(bytes.fromhex(number)) + decryptor.finalize()).hex()
+        opened: bytes = decryptor.update(bytes.fromhex(number)) + decryptor.finalize()
+        return opened.hex()
 
     def mark(self, text: str) -> str:
         """A short mark of a text that tells nothing but whether another text is the same."""

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from locus.memory.model.records import Entry
+from locus.memory.origins import Origin, note_origin
 from locus.memory.storage import StorageBackend
 from locus.memory.store import CheckpointStore
 
@@ -37,14 +38,17 @@ async def fork(
     With `latest`, the whole thread is meant, and not just this checkpoint: then all of its namespaces are copied. The
     latest checkpoint of a graph with subgraphs needs them.
     """
+    origin = Origin(entry.thread_id, entry.namespace, entry.checkpoint_id)
     left = [name for name in await store.namespaces(entry.thread_id) if name not in (entry.namespace, WORKSPACE)]
     if left and latest and ancestors == "all":
         if not await store.copy(entry.thread_id, new_thread, None, entry.namespace):
             raise await store.not_found(entry.thread_id, entry.checkpoint_id, entry.namespace)
+        await note_origin(store, new_thread, origin)
         return Forked(whole=True, workspace=True)
     copied = await store.copy(entry.thread_id, new_thread, entry.checkpoint_id, entry.namespace, ancestors=ancestors)
     if not copied:
         raise await store.not_found(entry.thread_id, entry.checkpoint_id, entry.namespace)
+    await note_origin(store, new_thread, origin)
     workspace = entry.namespace != WORKSPACE and await _copy_workspace(store, entry, new_thread)
     return Forked(workspace=workspace, left=tuple(left))
 

@@ -265,11 +265,21 @@ class Engine(ABC):
         """
         ids = await _ids_after(self, Pattern(within=prefix, after=after), limit)
         found: list[Stored | CorruptCheckpointError | None] = []
-        at_once = 1 if self.works_in_place else _READ_AT_ONCE
         while len(found) < len(ids) and has_room(found):
-            reads = [_newest_of(self, thread_id) for thread_id in ids[len(found) : len(found) + at_once]]
-            found += await asyncio.gather(*reads) if at_once > 1 else [await reads[0]]
+            found += await self.newest_of(ids[len(found) : len(found) + _READ_AT_ONCE])
         return contents_of(ids, found, limit)
+
+    async def newest_of(self, thread_ids: Sequence[str]) -> list[Stored | CorruptCheckpointError | None]:
+        """Read the newest checkpoint in the default namespace of each of these threads; or why it cannot be read.
+
+        Engines override this where one request reads many.
+        """
+        found: list[Stored | CorruptCheckpointError | None] = []
+        at_once = 1 if self.works_in_place else _READ_AT_ONCE
+        while len(found) < len(thread_ids):
+            reads = [_newest_of(self, thread_id) for thread_id in thread_ids[len(found) : len(found) + at_once]]
+            found += await asyncio.gather(*reads) if at_once > 1 else [await reads[0]]
+        return found
 
     async def unlisted(self, prefix: str, after: str, limit: int) -> list[str]:
         """List the ids of threads that are stored although `threads` does not list them, in code point order.
@@ -410,6 +420,10 @@ class Maintains:
         """
         return []
 
+    async def examine_indexes(self) -> list[Finding]:
+        """Look for what lists and lookups would miss, because an index has lost it. May go over everything stored."""
+        return []
+
     async def mend(self, finding: Finding) -> None:
         """Carry out `Finding.repair` of a finding that `examine` reported."""
         raise CapabilityError(f"{type(self).__name__} cannot repair this")
@@ -472,6 +486,17 @@ class CommitsTogether(ABC):
         None tells the caller to send this member alone, with `fresh_id=False`: somebody else holds its thread, or its
         outcome is unknown. If this method raises, the caller does so with every member. `NothingCommitted` and
         `NotConfirmed` are the exceptions: their cause, one of `driver_errors`, is reported to every caller at once.
+        """
+
+
+class CommitsWhole(ABC):
+    """Commit for several threads in one step: for all of them, or for none."""
+
+    @abstractmethod
+    async def commit_whole(self, group: Sequence[Commit]) -> list[Outcome] | None:
+        """Write all members, each of another thread and without pending writes; None if one of them is refused.
+
+        Then nothing is written.
         """
 
 
@@ -653,6 +678,21 @@ class TellsState(ABC):
     @abstractmethod
     async def state(self) -> Hashable:
         """Something that differs whenever a checkpoint was added or removed since, by whomever."""
+
+    async def changed(self, since: Hashable, prefix: str) -> list[str] | None:
+        """List the threads whose ids start with `prefix` and that got checkpoints since a state, in any order.
+
+        None if anything was removed since, or if the engine cannot tell.
+        """
+        return None
+
+
+class ListsVersions(ABC):
+    """Lists the newest checkpoints of threads for much less than reading them."""
+
+    @abstractmethod
+    async def versions(self, prefix: str, after: str, limit: int) -> list[tuple[str, str]]:
+        """List threads as `newest` does, each with the id of its newest checkpoint in the default namespace."""
 
 
 class Copies(ABC):

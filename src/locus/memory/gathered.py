@@ -4,10 +4,9 @@ On each event loop a number of *lanes* lead to it. A question that finds a lane 
 caller, and waits for nobody. All others wait, without a connection. When a lane becomes free, what waits goes as one
 group, in the order of arrival and in a task of its own: up to `MOST_MEMBERS` questions and `MOST_TEXT` characters.
 
-Every caller gets an answer or an error of its own. A group that fails is asked again in halves, until the question that
-it fails for is alone. In an outage nothing is asked again. A question of more than `MOST_TEXT` characters, or one that
-may take long, goes by itself. A question that is cancelled while it waits is dropped; one
-that is in a group is carried out with the others.
+Every caller gets an answer of its own, or an error: that of its question, or a copy of what the whole group failed
+with. A question of more than `MOST_TEXT` characters goes by itself. A question that is cancelled while it waits is
+dropped; one that is in a group is carried out with the others.
 """
 
 from __future__ import annotations
@@ -23,26 +22,26 @@ from locus.memory.runtime.per_loop import PerLoop
 
 MOST_MEMBERS: Final = 1_000
 MOST_TEXT: Final = 1_000_000
-BY_ITSELF: Final = MOST_TEXT + 1
-"""The size of a question that shares its call with no other."""
 
 Q = TypeVar("Q")
 A = TypeVar("A")
-Ask = Callable[[Sequence[Q]], Awaitable[Sequence[A]]]
+Ask = Callable[[Sequence[Q]], Awaitable[Sequence[A | Exception]]]
 
 
 class Gathered(Generic[Q, A]):
     """The way of all event loops to a database, with a number of lanes each.
 
-    With one lane, questions of an event loop are carried out in the order of their arrival. `is_outage` tells whether
-    other questions would fail like one that has failed with an error.
+    With one lane, questions of an event loop are carried out in the order of their arrival.
     """
 
-    def __init__(self, lanes: int, is_outage: Callable[[Exception], bool]) -> None:
-        self._lanes: PerLoop[_Lanes[Q, A]] = PerLoop(lambda: _Lanes(lanes, is_outage), _nothing_to_close)
+    def __init__(self, lanes: int) -> None:
+        self._lanes: PerLoop[_Lanes[Q, A]] = PerLoop(lambda: _Lanes(lanes), _nothing_to_close)
 
     async def ask(self, question: Q, size: int, ask: Ask[Q, A]) -> A:
-        """The answer to a question of `size` characters. `ask` answers several, and may do so twice."""
+        """The answer to a question of `size` characters.
+
+        `ask` answers several questions, each with an answer or with the exception that its caller gets.
+        """
         return await self._lanes.current().ask(question, size, ask)
 
 
@@ -59,9 +58,8 @@ class _Waiting(NamedTuple, Generic[Q, A]):
 class _Lanes(Generic[Q, A]):
     """The questions of one event loop. While a lane is free, none waits."""
 
-    def __init__(self, lanes: int, is_outage: Callable[[Exception], bool]) -> None:
+    def __init__(self, lanes: int) -> None:
         self._free = lanes
-        self._is_outage = is_outage
         self._waiting: deque[_Waiting[Q, A]] = deque()
         self._groups: set[asyncio.Task[None]] = set()
 
@@ -73,10 +71,12 @@ class _Lanes(Generic[Q, A]):
         self._free -= 1
         try:
             (answer,) = await ask([question])
-            return answer
         finally:
             self._free += 1
             self._go_on(ask)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
 
     def _go_on(self, ask: Ask[Q, A]) -> None:
         """Send what waits, as far as lanes are free."""
@@ -101,32 +101,21 @@ class _Lanes(Generic[Q, A]):
         return group
 
     async def _send(self, group: Sequence[_Waiting[Q, A]], ask: Ask[Q, A]) -> None:
+        answers: Sequence[A | Exception] = ()
         try:
-            await self._answer(group, ask)
+            answers = await ask([waiting.question for waiting in group])
+        except Exception as error:  # noqa: BLE001 - each caller gets it
+            # One that several tasks raise would collect the tracebacks of all.
+            answers = [copy(error).with_traceback(error.__traceback__) for _ in group]
         finally:
+            for waiting, answer in zip(group, answers, strict=False):
+                if waiting.answer.done():
+                    continue
+                if isinstance(answer, Exception):
+                    waiting.answer.set_exception(answer)
+                else:
+                    waiting.answer.set_result(answer)
             for waiting in group:  # somebody has cancelled the task, as at the end of a loop
                 waiting.answer.cancel()
             self._free += 1
             self._go_on(ask)
-
-    async def _answer(self, group: Sequence[_Waiting[Q, A]], ask: Ask[Q, A]) -> None:
-        group = [waiting for waiting in group if not waiting.answer.done()]
-        if not group:
-            return
-        try:
-            answers = await ask([waiting.question for waiting in group])
-        except Exception as error:  # noqa: BLE001 - each caller gets it
-            if len(group) == 1 or self._is_outage(error):
-                for waiting in group:
-                    if not waiting.answer.done():
-                        # One that several tasks raise would collect the tracebacks of all.
-                        waiting.answer.set_exception(copy(error).with_traceback(error.__traceback__))
-                return
-        else:
-            for waiting, answer in zip(group, answers, strict=True):
-                if not waiting.answer.done():
-                    waiting.answer.set_result(answer)
-            return
-        middle = len(group) // 2
-        await self._answer(group[:middle], ask)
-        await self._answer(group[middle:], ask)

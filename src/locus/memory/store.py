@@ -7,7 +7,7 @@ engines only store.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -185,6 +185,8 @@ class _Using:
             running_loop()
             try:
                 await store.engine.setup()
+                if store.when_ready is not None:
+                    await store.when_ready(store.engine)
             except store.engine.driver_errors as error:
                 raise store.engine.translate(error) from error
             store.ready = True
@@ -214,6 +216,8 @@ class CheckpointStore:
         self.ready = False
         self._traces = TraceCache()
         self.cache = LoadCache(cache_mb)
+        self.when_ready: Callable[[Engine], Awaitable[object]] | None = None
+        """What has to be done with the engine before its first use."""
         self._lanes = lanes_to(engine)
         self._lanes_here: Lanes | None = None
         self._spaces: dict[str, Self] = {}

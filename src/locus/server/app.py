@@ -81,7 +81,7 @@ def create_app(
     authorized = AuthorizedStore(opened.store, limits, quota or Quota(), ledger)
     guard, pages = Guard(auth), None
     if inspector:
-        for module in ("jinja2", "markdown_it"):
+        for module in ("jinja2", "markdown_it", "pygments"):
             require(module, "inspect")
         from locus.server.inspector.app import BASE, Inspector
 

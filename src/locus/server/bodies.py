@@ -248,12 +248,12 @@ def admission(request: Request, limits: Limits) -> Callable[[Amount], None]:
     return admit
 
 
-async def made(request: Request, size: int, text: Callable[[], str], *, times: int) -> str:
-    """A text of about `size` characters, which `text` makes. A worker thread does so if it is large.
+async def made(request: Request, size: int, text: Callable[[], str], *, times: int, takes_long: bool = False) -> str:
+    """A text of about `size` characters, which `text` makes. A worker thread does so if it is large, or takes long.
 
     Then it counts `times` as memory of the request.
     """
-    if size < LARGE_TEXT:
+    if size < LARGE_TEXT and not takes_long:
         return text()
     share_of(request).take(times * size)
     return await asyncio.to_thread(text)

@@ -43,10 +43,10 @@ MOST_REMEMBERED = 1_024
 LONGEST_REMEMBERED = 16_384
 """The longest manifest that is remembered, in characters. Most have a few hundred, so all together take little."""
 
-LARGE_MANIFEST = 250_000
+LARGE_MANIFEST = 65_536
 """Manifests of this many characters together are compared by a worker thread, to keep the event loop free."""
-LARGE_RUNS = 250_000
-"""Runs of this many characters are digested by a worker thread."""
+LARGE_RUNS, MANY_RUNS = 250_000, 500
+"""Runs of this many characters, and so many runs, are digested by a worker thread."""
 
 _NEVER = "?"
 """A rev that no checkpoint has."""
@@ -105,7 +105,8 @@ class ExtentCheck:
             admit(amount((), stored.runs))
             chains = {**chains, **chains_of(stored)}
         tips = [chain.tip for chain in chains.values() if chain.tip is not None]
-        is_large = sum(len(run.items) for run in (*commit.runs, *tips)) >= LARGE_RUNS
+        size = sum(len(run.items) for run in (*commit.runs, *tips))
+        is_large = size >= LARGE_RUNS or len(commit.runs) >= MANY_RUNS
         runs, known = await _done(is_large, partial(proved, commit, chains, sort_keys=sort_keys))
         return replace(commit, runs=runs), known
 

@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 from locus.core.protocols import CheckpointerCapabilities
 from locus.errors import CheckpointNotFoundError
 from locus.hints import options_of_open_store, with_own_options
+from locus.memory.checkpointer import Checkpointer
 from locus.memory.item_log import ItemLog
 from locus.memory.model.arguments import checked_limit
 from locus.memory.model.ids import check_id, check_ids
 from locus.memory.model.records import Entry, NewestThreads, TaskWrites, Write
+from locus.memory.origins import Origin, note_origin
 from locus.memory.registry import get_checkpointer
 from locus.memory.runtime.direct import run
 from locus.memory.saver import store_of
@@ -23,7 +25,7 @@ from locus.threads.document import Document, Lists
 from locus.threads.encoded import EncodedDocument, VersionWithWrites, read_versions
 
 if TYPE_CHECKING:
-    from locus.memory.item_table import ItemTable
+    from locus.memory.long_term import LongTermMemory
 
 T = TypeVar("T")
 
@@ -158,11 +160,11 @@ class ThreadStore:
             check_id(thread_id)
         return self._logs(thread_id, namespace)
 
-    def items(self) -> ItemTable:
-        """The items beside the threads (see `ItemTable`). `CapabilityError` unless on SQLite or PostgreSQL."""
-        from locus.memory.item_table import ItemTable  # few adapters need it, and it needs much of the SQL backends
+    def long_term_memory(self, **options: Any) -> LongTermMemory:
+        """The long-term memory in this store, with the options of `LongTermMemory`. It ends with this store."""
+        from locus.memory.long_term import LongTermMemory  # few adapters need it
 
-        return ItemTable(self._store)
+        return LongTermMemory(Checkpointer(self._store), **options)
 
     async def entry(self, thread_id: str, namespace: str, checkpoint_id: str | None = None) -> Entry | None:
         """A checkpoint without its payload, by default the latest; None if it is not there."""
@@ -251,7 +253,22 @@ class ThreadStore:
             if latest is None:
                 return False
             checkpoint_id = latest.checkpoint_id
-        return await self._store.copy(source, dest, checkpoint_id, namespace, ancestors)
+        copied = await self._store.copy(source, dest, checkpoint_id, namespace, ancestors)
+        if copied:
+            await self.note_origin(dest, source, namespace, checkpoint_id)
+        return copied
+
+    async def note_origin(self, dest: str, source: str, namespace: str, checkpoint_id: str | None = None) -> None:
+        """Note that a thread came from a checkpoint of another one, by default the latest of the namespace.
+
+        `fork` does that. It is for frameworks that make their forks themselves.
+        """
+        if checkpoint_id is None:
+            latest = await self._store.entry(source, None, namespace)
+            if latest is None:
+                return
+            checkpoint_id = latest.checkpoint_id
+        await note_origin(self._store, dest, Origin(source, namespace, checkpoint_id))
 
     async def delete(self, thread_id: str, namespace: str | None = None, checkpoint_id: str | None = None) -> bool:
         """Delete a checkpoint of a namespace, or a whole namespace, or a whole thread. True if it was there."""

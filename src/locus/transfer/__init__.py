@@ -9,7 +9,6 @@
     items             the items of one thread, by number
     digests           digests that do not depend on how a payload is stored
     write             writes checkpoints to a Locus store, except for those that it has already
-    store_items       the items of LangGraph's long-term memory, beside the threads
     report            the result
 
 To import from another library, write a `sources.Source`, and open it in `imports`.

@@ -35,11 +35,12 @@ async def move(
     jobs: int = 4,
     progress: Progress = lambda _report: None,
     required: bool = True,
+    in_space: bool = False,
 ) -> Report:
     """Move every thread that matches. A problem with one thread does not stop the others; an outage does.
 
     With `required`, a source without matching threads is an error. `destination` is None in a dry run if the store does
-    not exist yet. `jobs` is how many threads are moved at the same time.
+    not exist yet. `jobs` is how many threads are moved at the same time. `in_space` says that both are key spaces.
     """
     started = time.monotonic()
     report = Report(source.name, name, dry_run)
@@ -55,7 +56,7 @@ async def move(
 
     async def work() -> None:
         for thread_id in waiting:
-            await _ThreadMove(source, destination, thread_id, report, progress).run()
+            await _ThreadMove(source, destination, thread_id, report, progress, in_space=in_space).run()
             progress(report)
 
     try:
@@ -72,8 +73,16 @@ class _ThreadMove:
     """The move of one thread."""
 
     def __init__(
-        self, source: Source, destination: CheckpointStore | None, thread_id: str, report: Report, progress: Progress
+        self,
+        source: Source,
+        destination: CheckpointStore | None,
+        thread_id: str,
+        report: Report,
+        progress: Progress,
+        *,
+        in_space: bool,
     ) -> None:
+        self._in_space = in_space
         self._source = source
         self._destination = destination
         self._thread_id = thread_id
@@ -97,7 +106,9 @@ class _ThreadMove:
 
     async def _move(self) -> set[str]:
         """Save the missing checkpoints. Returns the namespaces in which the destination has newer ones."""
-        writer = None if self._destination is None else ThreadWriter(self._destination, self._thread_id)
+        writer = None
+        if self._destination is not None:
+            writer = ThreadWriter(self._destination, self._thread_id, in_space=self._in_space)
         if writer is not None:
             await writer.read_present()
         async with aclosing(self._source.checkpoints(self._thread_id)) as checkpoints:

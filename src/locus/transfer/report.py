@@ -13,7 +13,7 @@ from locus.errors import LocusError
 class Problem:
     """A thread that could not be moved, or that differs at the destination.
 
-    `thread` is empty for the items of a `LocusStore`, which belong to no thread.
+    `thread` is empty for the items of long-term memory, which belong to no thread.
     """
 
     thread: str
@@ -47,15 +47,17 @@ class Report:
     seconds: float = 0.0
     problems: list[Problem] = field(default_factory=list)
     items: int = 0
-    """Items of LangGraph's long-term memory (`LocusStore`) at the source."""
+    """Items of long-term memory at the source."""
     items_moved: int = 0
-    """Items that this run has saved; in a dry run, it is not known."""
+    """Versions of items that this run has saved; in a dry run 0."""
+    spaces: dict[str, Report] = field(default_factory=dict)
+    """The reports of the key spaces that were moved, too, by name."""
     missing: list[str] = field(default_factory=list)
     """Classes that would have to be allowed, for all threads together, as `module:name`."""
 
     @property
     def ok(self) -> bool:
-        return not self.problems
+        return not self.problems and all(report.ok for report in self.spaces.values())
 
     def as_dict(self) -> dict[str, Any]:
         """The report as a dict for JSON. Counts that few moves need are left out if they are zero."""
@@ -64,6 +66,9 @@ class Report:
             del facts["items"], facts["items_moved"]
         if not self.missing:
             del facts["missing"]
+        facts["spaces"] = {name: report.as_dict() for name, report in self.spaces.items()}
+        if not self.spaces:
+            del facts["spaces"]
         return {"ok": self.ok, **facts}
 
 

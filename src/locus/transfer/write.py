@@ -12,8 +12,9 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple, Protocol, TypeVar
 
-from locus.errors import CapabilityError, ConflictError
+from locus.errors import CapabilityError, ConflictError, CorruptCheckpointError
 from locus.memory.engine import KeepsWrites
+from locus.memory.model.codec import decode
 from locus.memory.model.ids import check_id, check_ids, new_id
 from locus.memory.model.records import Base, Commit, Entry, TaskWrites, Verdict, Write
 from locus.memory.store import SPECIAL_CHANNELS, CheckpointStore
@@ -35,8 +36,9 @@ class _PreviousCheckpoint(NamedTuple):
 class ThreadWriter:
     """Writes the checkpoints of a source to one thread of the destination."""
 
-    def __init__(self, store: CheckpointStore, thread_id: str) -> None:
+    def __init__(self, store: CheckpointStore, thread_id: str, *, in_space: bool = False) -> None:
         self._store = store
+        self._in_space = in_space
         self._thread_id = thread_id
         self._present: dict[str, list[Entry]] = {}
         self._at: dict[str, int] = {}
@@ -113,7 +115,6 @@ class ThreadWriter:
     def _commit(
         self, checkpoint: MovedCheckpoint, rev: str, planned: Planned, previous: _PreviousCheckpoint | None
     ) -> Commit:
-        ttl = self._store.ttl_seconds
         return Commit(
             thread_id=self._thread_id,
             namespace=checkpoint.namespace,
@@ -129,8 +130,19 @@ class ThreadWriter:
             parent_id=checkpoint.parent_id,
             parent_as_named=checkpoint.parent_id is not None,
             if_latest=self._latest.get(checkpoint.namespace),
-            expires_at=datetime.now(UTC) + timedelta(seconds=ttl) if ttl else None,
+            expires_at=self._ends(planned.head),
         )
+
+    def _ends(self, head: str) -> datetime | None:
+        """When the thread ends: as its store says, or, in a key space, as its payload says."""
+        if not self._in_space:
+            ttl = self._store.ttl_seconds
+            return datetime.now(UTC) + timedelta(seconds=ttl) if ttl else None
+        ends = decode(head).get("expires_at")
+        try:
+            return datetime.fromisoformat(ends) if ends is not None and self._store.capabilities.ttl else None
+        except (TypeError, ValueError):
+            raise CorruptCheckpointError("it says that it ends, and names no time") from None
 
     def _remember(self, commit: Commit, planned: Planned) -> None:
         self._latest[commit.namespace] = commit.checkpoint_id

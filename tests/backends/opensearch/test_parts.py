@@ -145,6 +145,17 @@ async def test_a_window_over_two_blocks_costs_no_request_more(fetched: Fetched) 
         assert fetched.requests == 3
 
 
+async def test_all_of_a_long_thread_is_read_with_three_requests(fetched: Fetched, long_thread: ModelIndex) -> None:
+    """The thread, the newest records, and the rest at once; no document twice but that of the thread."""
+    async with open_model(long_thread) as cold:
+        fetched.clear()
+        state = await cold.load("t")
+        assert state is not None
+        assert len(state.messages) == 2 * (10 * BLOCK + 8)
+        assert fetched.requests == 3
+        assert len(fetched.documents) - len(set(fetched.documents)) <= 1
+
+
 @pytest.mark.parametrize("start", [0, 200, 600, -30])
 async def test_a_range_is_read_without_what_is_before_and_behind_it(
     fetched: Fetched, long_thread: ModelIndex, start: int

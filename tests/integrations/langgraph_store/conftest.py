@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 import pytest_asyncio
 
-from locus.integrations.langgraph_store import store as store_module
 from locus.integrations.langgraph_store.store import LocusStore
 from locus.testing.stores import DurableTestStore
 from tests.backends.embedded import SQLiteStore
@@ -34,6 +34,9 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[DurableTes
     yield schema
     with schema.connection() as connection:
         connection.execute("DROP TABLE IF EXISTS locus_store, locus_store_format")
+        names = "SELECT tablename FROM pg_tables WHERE tablename LIKE 'locus\\_\\_memory\\_%'"
+        for (name,) in connection.execute(names).fetchall():
+            connection.execute(f'DROP TABLE "{name}" CASCADE')
 
 
 @pytest_asyncio.fixture
@@ -52,8 +55,29 @@ class Clock:
         self.now += timedelta(minutes=minutes)
 
 
+class _Times(type):
+    def __instancecheck__(cls, value: object) -> bool:
+        return isinstance(value, datetime)
+
+
+READ_THE_CLOCK = (
+    "locus.memory.long_term.memory",
+    "locus.memory.long_term.store",
+    "locus.memory.long_term.held",
+    "locus.memory.backends.sql.flavour",
+    "locus.memory.backends.postgresql.commit",
+)
+
+
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
-    monkeypatch.setattr(store_module, "_now", lambda: clock.now)
+
+    class Stopped(datetime, metaclass=_Times):
+        @classmethod
+        def now(cls, tz: Any = None) -> Any:
+            return clock.now
+
+    for module in READ_THE_CLOCK:
+        monkeypatch.setattr(f"{module}.datetime", Stopped)
     return clock

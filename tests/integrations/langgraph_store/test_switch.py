@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import sqlite3
 import threading
 import time
 import weakref
 from collections.abc import AsyncIterator, Iterator
 from concurrent import futures
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import Any
 
 import pytest
 from langgraph.store.base import TTLConfig
 
-from locus.errors import CapabilityError, ConfigurationError, LocusError
+from locus.errors import ConfigurationError, LocusError
 from locus.integrations.langgraph_store.store import LocusStore
 from locus.testing.stores import DurableTestStore
+from tests.backends.embedded import SQLiteStore
+from tests.backends.postgresql.store import PostgreSQLStore
 from tests.integrations.langgraph_store.conftest import Clock
 
 N = ("n",)
@@ -34,18 +37,20 @@ def opened(place: DurableTestStore, **options: Any) -> Iterator[LocusStore]:
 def has_tables(place: DurableTestStore) -> bool:
     """As another process sees it."""
     with LocusStore(place.url) as other:
-        table = other._table
+        return not other.ddl() if isinstance(place, PostgreSQLStore) else "CREATE" in tables_of(place)
 
-        async def look() -> int:
-            async with table._store.using():
-                return await table._engine.carry_out(table._statements.stored_format, writing=False)
 
-        return bool(other._run(look()))
+def tables_of(place: DurableTestStore) -> str:
+    assert isinstance(place, SQLiteStore)
+    with closing(sqlite3.connect(place.path)) as file:
+        names = "SELECT group_concat(sql) FROM sqlite_master WHERE name LIKE 'locus\\_\\_memory%' ESCAPE '\\'"
+        return str(file.execute(names).fetchone()[0])
 
 
 def wait_until_empty(store: LocusStore) -> None:
     """The test's own time limit ends this if nothing is swept."""
-    while store._run(store._table.count()):
+    items = store._memory._items.store
+    while store._run(items.list_threads(None, "*")) or store._run(items.unlisted_threads("", "", 10)):
         time.sleep(0.01)
 
 
@@ -78,12 +83,8 @@ class TestSetup:
                 await asyncio.to_thread(store.setup)
 
     def test_what_it_cannot_do_is_told(self) -> None:
-        with pytest.raises(ConfigurationError, match="index"):
-            LocusStore.from_conn_string("sqlite::memory:", index={"dims": 2})
         with pytest.raises(ConfigurationError, match="pipeline"):
             LocusStore.from_conn_string("sqlite::memory:", pipeline=True)
-        with pytest.raises(CapabilityError):
-            LocusStore.from_conn_string("memory")
 
 
 class TestSweeping:
@@ -173,14 +174,14 @@ class TestSweeping:
             store.put(N, "a", {})
             clock.pass_minutes(2)
             outages = [LocusError("secret"), LocusError("secret")]
-            sweep = store._table.sweep
+            sweep = store._memory.sweep
 
-            async def failing(now: Any) -> int:
+            async def failing() -> int:
                 if outages:
                     raise outages.pop()
-                return await sweep(now)
+                return await sweep()
 
-            monkeypatch.setattr(store._table, "sweep", failing)
+            monkeypatch.setattr(store._memory, "sweep", failing)
             store.start_ttl_sweeper()
             wait_until_empty(store)
         assert caplog.text.count("LocusError") == 2

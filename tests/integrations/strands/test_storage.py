@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -138,6 +139,24 @@ async def test_a_snapshot_that_grows_writes_what_is_new(tmp_path: Path) -> None:
         assert await storage.read(HISTORY.format("0192aaaa-0000-7000-8000-000000000007")) == snapshot(messages(7, 200))
     size = sum(path.stat().st_size for path in tmp_path.iterdir())
     assert size < 4 * content, "both are kept 119 times, and their messages once"
+
+
+async def test_what_is_held_is_bounded_and_never_added_up_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    storage_module = import_module("locus.integrations.strands.storage")
+    monkeypatch.setattr(storage_module, "_MOST_HELD", 20_000)
+    storage = LocusStorage("memory")
+    keys = [snapshot_key(f"user-{number}") for number in range(8)]
+    for turn in range(1, 4):
+        for key in keys:
+            await storage.write(key, snapshot(messages(turn * 10)))
+            held = storage._held._by_thread
+            assert storage._held._bytes == sum(one.size for one in held.values()) <= 20_000
+    assert 0 < len(held) < len(keys)
+    for key in keys:
+        assert await storage.read(key) == snapshot(messages(30))
+        await storage.delete(key)
+    assert storage._held._bytes == 0
+    await storage.close()
 
 
 async def test_a_snapshot_that_was_trimmed_or_edited(storage: LocusStorage, handle: Checkpointer) -> None:

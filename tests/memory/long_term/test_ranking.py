@@ -7,11 +7,13 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
 from itertools import product
 from math import sqrt
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, get_args
+from typing import Any, Self, get_args
 
 import pytest
 
@@ -191,7 +193,7 @@ def test_a_stored_vector_keeps_every_cosine() -> None:
         widths = set()
         for vector in _vectors_of_every_kind(rng, dimension):
             stored = _stored(vector)
-            width = stored.numbers()[0].itemsize
+            width = stored.numbers[0].itemsize
             error = abs(stored.similarity(asked) - cosine(vector, asked))
             assert error <= sqrt(dimension) / (1_016 if width == 1 else 2 * 32_767) + 1e-12
             widths.add(width)
@@ -211,7 +213,7 @@ async def test_stored_vectors_find_what_exact_ones_find() -> None:
     made = await embedder.embed([*FACTS.values(), *others], stored=True)
     asked = np.array(await embedder.embed([question for question, _ in QUESTIONS]))
     exact = np.array(made)
-    kept = np.array([_stored(vector).numbers()[0] for vector in made], np.float64)
+    kept = np.array([_stored(vector).numbers[0] for vector in made], np.float64)
     first = [np.argsort(-(asked @ some.T) / np.linalg.norm(some, axis=1), axis=1)[:, :10] for some in (exact, kept)]
     shared = [len(set(one) & set(other)) / 10 for one, other in zip(*first, strict=True)]
     assert np.mean(shared) >= 0.99
@@ -251,6 +253,56 @@ async def test_what_others_change_is_seen_at_once(tmp_path: Path) -> None:
         assert await memory.search((), "fig", by=by) == []
     await memory.close()
     await other.close()
+
+
+async def test_a_search_reads_only_what_has_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    url = f"sqlite:{tmp_path / 'm.db'}"
+    memory, other = LongTermMemory(url), LongTermMemory(url)
+    names = [f"k{number:02}" for number in range(40)]
+    await memory.put_batch((USER, name, "fig") for name in names)
+    assert found_keys(await memory.search((), "fig", limit=50)) == names
+
+    async def unread(*_args: object) -> Any:
+        raise AssertionError("all items are read again")
+
+    monkeypatch.setattr(memory.engine, "newest", unread)
+    await other.put(USER, names[0], "cab")
+    await other.put((*USER, "x"), "new", "fig")
+    assert found_keys(await memory.search((), "fig", limit=50)) == [*names[1:], "new"]
+    await other.delete(USER, names[1])
+    await other.put(USER, names[1], "cab")
+    await other.delete(USER, names[2])
+    await other.put((*USER, "x"), "newer", "fig", source="t")
+    assert found_keys(await memory.search((), "fig", limit=50)) == [*names[3:], "new", "newer"]
+    await other.erase(source="t")
+    await other.delete(USER, names[3], if_version=1)
+    assert found_keys(await memory.search((), "fig", limit=50)) == [*names[4:], "new"]
+    await memory.close()
+    await other.close()
+
+
+@pytest.mark.parametrize("where", ["memory", "sqlite"])
+async def test_an_item_that_was_let_live_longer_is_found_after_its_first_end(
+    where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    memory = LongTermMemory("memory" if where == "memory" else f"sqlite:{tmp_path / 'm.db'}")
+    await memory.put(USER, "ends", "fig", ttl_seconds=3_600)
+    item = await memory.put(USER, "stays", "fig", ttl_seconds=3_600)
+    assert found_keys(await memory.search((), "fig")) == ["ends", "stays"]
+    await memory._items.refresh(replace(item, ttl_seconds=3 * 3_600))
+    await memory._items.delete(USER, "ends")
+    await memory.put(USER, "ends", "fig", ttl_seconds=3_600)
+    assert found_keys(await memory.search((), "fig")) == ["ends", "stays"]
+
+    class Later(datetime):
+        @classmethod
+        def now(cls, tz: Any = None) -> Self:
+            return super().now(tz) + timedelta(hours=2)
+
+    for module in (locus.memory.long_term.held, locus.memory.long_term.store):
+        monkeypatch.setattr(module, "datetime", Later)
+    assert found_keys(await memory.search((), "fig")) == ["stays"]
+    await memory.close()
 
 
 async def test_vectors_of_another_model_are_an_error_until_they_are_made_anew(tmp_path: Path) -> None:

@@ -130,7 +130,7 @@ def test_a_port_that_is_taken_is_told(store: Path, capsys: pytest.CaptureFixture
     assert "choose another one with --port" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("module", ["jinja2", "markdown_it"])
+@pytest.mark.parametrize("module", ["jinja2", "markdown_it", "pygments"])
 def test_without_the_extra_it_says_what_to_install(
     module: str, store: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

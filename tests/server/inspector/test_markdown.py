@@ -11,6 +11,8 @@ from locus.core.messages import Message, ToolCall, ToolResult
 from locus.core.state import AgentState
 from locus.memory.backends import MemoryCheckpointer
 from locus.memory.storage import StorageBackend
+from locus.server.inspector.colours import LONGEST as CODE
+from locus.server.inspector.colours import CodePiece, Colouring, with_marks
 from locus.server.inspector.images import LARGEST, MOST, images_of
 from locus.server.inspector.markdown import LONGEST, MarkdownNode, markdown, texts
 from tests.server.inspector.asked import Asked, Shown
@@ -163,3 +165,59 @@ async def test_an_image_is_shown_from_the_store() -> None:
     (image,) = page.elements("img")
     assert image.attributes["src"] == ADDRESS
     assert image.attributes["alt"] == "Image 1 of item 0"
+
+
+def _code(text: str) -> list[CodePiece]:
+    (block,) = markdown(text) or []
+    assert "".join(piece.text for piece in block.code) == block.text
+    return block.code
+
+
+def test_code_has_colours_in_languages_that_are_known() -> None:
+    code = _code("```python\ndef price(name):  # in euros\n    return 8.99, 'Peak'\n```")
+    styles = {piece.text.strip(): piece.style for piece in code}
+    assert styles["def"] == styles["return"] == "keyword"
+    assert (styles["price"], styles["# in euros"], styles["8.99"], styles["'Peak'"]) == (
+        "name",
+        "comment",
+        "literal",
+        "string",
+    )
+    for language in ("", "nonsense", "python\u202e", "../../etc", "x" * 1_000):
+        assert _code(f"```{language}\ndef a(): pass\n```") == [CodePiece("", "def a(): pass\n")]
+
+
+@pytest.mark.parametrize("language", ["python", "js", "json", "yaml", "html", "bash", "diff", "go", "rust", "sql"])
+@pytest.mark.parametrize(
+    "text", ["<script>alert(1)</script>", "a \u202e\x1b[31m\x00 b\r\n\tc", "'''\"\"\"`${{{((([[[", ""]
+)
+def test_coloured_code_is_the_same_text(language: str, text: str) -> None:
+    assert "".join(piece.text for piece in Colouring().pieces(text, language)) == text
+
+
+def test_code_of_a_page_takes_a_bounded_time() -> None:
+    colouring = Colouring(0.0)
+    assert colouring.pieces("x = 1", "python") == [CodePiece("", "x = 1")]
+    colouring = Colouring()
+    long = "x = 1\n" * 10_000
+    assert "".join(piece.text for piece in colouring.pieces(long, "python")) == long
+    assert colouring.pieces(long, "python")[-1].text.endswith(long[CODE:])
+    assert Colouring().pieces("x" * 1_001, "python") == [CodePiece("", "x" * 1_001)]
+
+
+def test_marks_in_code_may_begin_and_end_within_colours() -> None:
+    code = _code("```python\nprice = 'Peak 8.99'\n```")
+    shown = [*with_marks(code, ["= 'peak"])]
+    assert "".join(piece.text for piece in shown if piece.is_marked) == "= 'Peak"
+    assert "".join(piece.text for piece in shown) == "price = 'Peak 8.99'\n"
+
+
+async def test_hostile_code_is_text_in_the_page() -> None:
+    checkpointer = MemoryCheckpointer()
+    text = "```html\n<script>alert('x')</script><img src=x onerror=alert(1)>\u202e\n```"
+    checkpoint_id = await checkpointer.save(AgentState().with_message(Message.assistant(text)), "t")
+    page = await Asked(checkpointer).page("t", "t", "c", checkpoint_id, words="alert")
+    (code,) = [one for one in page.elements("pre") if one.attributes.get("tabindex")]
+    assert code.text == "<script>alert('x')</script><img src=x onerror=alert(1)>\\u202e\n"
+    assert {one.name for one in code.all()} == {"pre", "code", "span", "mark"}
+    assert {name for one in code.all() if one.name == "span" for name in one.attributes} == {"class"}

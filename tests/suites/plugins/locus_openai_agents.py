@@ -9,11 +9,11 @@ from typing import Any
 from uuid import uuid4
 
 import agents
+import agents.extensions.memory.encrypt_session  # it knows SQLiteSession, and treats that in its own way
 import agents.memory
 import agents.memory.sqlite_session
 
 from locus.integrations.openai_agents import LocusSession
-from locus.memory.runtime.portal import PORTAL
 
 _FOLDER = tempfile.TemporaryDirectory(prefix="locus-suites-")
 
@@ -27,7 +27,10 @@ def _url(db_path: str | Path) -> str:
 
 
 class Session(LocusSession):
-    """`LocusSession` with the arguments of `SQLiteSession`, whose `close` blocks."""
+    """`LocusSession` with the arguments of `SQLiteSession`, whose `close` blocks.
+
+    Ours waits for the event loops that use the store, and the tests call it inside of one. So they stay open.
+    """
 
     def __init__(
         self,
@@ -40,7 +43,7 @@ class Session(LocusSession):
         super().__init__(session_id, _url(db_path), session_settings=session_settings)
 
     def close(self) -> None:  # type: ignore[override]
-        PORTAL.run(super().close())
+        pass
 
 
 for module in (agents, agents.memory, agents.memory.sqlite_session):

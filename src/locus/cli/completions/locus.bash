@@ -19,7 +19,7 @@ _shtab_locus_fork_option_strings=(-h --help -s --store --token-file --json --anc
 _shtab_locus_delete_option_strings=(-h --help -s --store --token-file --json --apply --dry-run --checkpoint --ns)
 _shtab_locus_erase_option_strings=(-h --help -s --store --token-file --json --any-prefix --apply --dry-run)
 _shtab_locus_stats_option_strings=(-h --help -s --store --token-file --json --top --by --prefix --if-vacuum)
-_shtab_locus_vacuum_option_strings=(-h --help -s --store --token-file --json --older-than --keep-last --apply --dry-run)
+_shtab_locus_vacuum_option_strings=(-h --help -s --store --token-file --json --older-than --keep-last --space --apply --dry-run)
 _shtab_locus_export_option_strings=(-h --help -s --store --token-file --json -o --output --format --ns)
 _shtab_locus_doctor_option_strings=(-h --help -s --store --token-file --json --quick --repair --apply --dry-run)
 _shtab_locus_migrate_option_strings=(-h --help -s --store --token-file --json --apply --dry-run)
@@ -42,6 +42,7 @@ _shtab_locus_option_strings=(-h --help --version -s --store)
 
 
 _shtab_locus_stats___by_choices=(channel thread)
+_shtab_locus_vacuum___space_choices=(memory effects)
 _shtab_locus_export___format_choices=(jsonl json md markdown html)
 _shtab_locus_memory_search___by_choices=(hybrid words vector)
 _shtab_locus_memory_pos_0_choices=(list show search history forget export import)

@@ -51,7 +51,7 @@ function _shtab_locus_using
 end
 
 set -g _shtab_locus_commands threads log show diff bisect search find fork delete erase stats vacuum export doctor migrate inspect memory 'memory list' 'memory show' 'memory search' 'memory history' 'memory forget' 'memory export' 'memory import' serve copy import token completion
-set -g _shtab_locus_opts_with_value --after --allow --ancestors --appears --audit --before --body-timeout --by --checkpoint --daily-megabytes --daily-saves --destination-token-file --embed --equals --filter --format --from --grace --header-timeout --host --if-vacuum --inspector-host --jobs --keep-last --limit --log-level --max-body --max-connections --max-values --megabytes --messages --messages-table --meta --ns --offset --older-than --output --path --port --prefix --query-timeout --quota-file --rate-limit --role --run --saves --send-timeout --sessions-table --since --source --source-token-file --start --state --store --store-token-file --tenant --thread --threads --to --token --token-file --top --under --until --version --workers -n -o -s
+set -g _shtab_locus_opts_with_value --after --allow --ancestors --appears --audit --before --body-timeout --by --checkpoint --daily-megabytes --daily-saves --destination-token-file --embed --equals --filter --format --from --grace --header-timeout --host --if-vacuum --inspector-host --jobs --keep-last --limit --log-level --max-body --max-connections --max-values --megabytes --messages --messages-table --meta --ns --offset --older-than --output --path --port --prefix --query-timeout --quota-file --rate-limit --role --run --saves --send-timeout --sessions-table --since --source --source-token-file --space --start --state --store --store-token-file --tenant --thread --threads --to --token --token-file --top --under --until --version --workers -n -o -s
 
 complete -c locus -e
 complete -c locus -f
@@ -161,7 +161,7 @@ complete -c locus -n '_shtab_locus_using delete' -l apply -d 'do it; without thi
 complete -c locus -n '_shtab_locus_using delete' -l dry-run -d 'only show what would be done, as without --apply'
 complete -c locus -n '_shtab_locus_using delete' -l checkpoint -x -d 'the checkpoint, where the id of a thread contains @: ID, #NUMBER or ~STEPS'
 complete -c locus -n '_shtab_locus_using delete' -l ns -x -d 'the namespace of the thread, if it has several'
-complete -c locus -n '_shtab_locus_using; and test $_shtab_locus_npos -eq 0' -a erase -d 'Delete every thread whose id begins with a prefix, with all its checkpoints, pending writes and entries of indexes; and'
+complete -c locus -n '_shtab_locus_using; and test $_shtab_locus_npos -eq 0' -a erase -d 'Delete every thread whose id begins with a prefix, with all its checkpoints, pending writes, effects and entries of'
 complete -c locus -n '_shtab_locus_using erase' -s h -l help -d 'show this help message and exit'
 complete -c locus -n '_shtab_locus_using erase' -s s -l store -x -d 'the store: sqlite:///agents.db, redis://…'
 complete -c locus -n '_shtab_locus_using erase' -l token-file -x -d 'a file with the bearer token for a store at http(s)://'
@@ -185,6 +185,7 @@ complete -c locus -n '_shtab_locus_using vacuum' -l token-file -x -d 'a file wit
 complete -c locus -n '_shtab_locus_using vacuum' -l json -d 'print JSON: one document, or a line for each of a list'
 complete -c locus -n '_shtab_locus_using vacuum' -l older-than -x -d 'what is older: 30d, 12h, 2w (30d)'
 complete -c locus -n '_shtab_locus_using vacuum' -l keep-last -x -d 'keep so many of each line of history'
+complete -c locus -n '_shtab_locus_using vacuum' -l space -xka "memory effects" -d 'what is kept beside the threads: long-term memory, effects'
 complete -c locus -n '_shtab_locus_using vacuum' -l apply -d 'do it; without this, only show what would be done'
 complete -c locus -n '_shtab_locus_using vacuum' -l dry-run -d 'only show what would be done, as without --apply'
 complete -c locus -n '_shtab_locus_using; and test $_shtab_locus_npos -eq 0' -a export -d 'Write threads to a file, or to standard output.'

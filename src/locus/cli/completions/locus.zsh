@@ -16,7 +16,7 @@ _shtab_locus_commands() {
     delete:'Delete a checkpoint (THREAD@…) or a whole thread (THREAD). Shows what would be deleted; --apply does it.'
     diff:'Show what changed from one checkpoint to another, of any two threads of the store: first what was said, in full, then'
     doctor:'Examine a store: can it be reached, is its format right, are rows damaged, is it set up so that nothing is lost. Each'
-    erase:'Delete every thread whose id begins with a prefix, with all its checkpoints, pending writes and entries of indexes; and'
+    erase:'Delete every thread whose id begins with a prefix, with all its checkpoints, pending writes, effects and entries of'
     export:'Write threads to a file, or to standard output.'
     find:'Find checkpoints whose metadata have a value, newest first. The value is JSON, or plain text.'
     fork:'Copy a checkpoint and its ancestors to a new thread, where another attempt can begin. The plan and the files that the'
@@ -476,6 +476,7 @@ _shtab_locus_vacuum_options=(
   "--json[print JSON\: one document, or a line for each of a list]"
   "--older-than[what is older\: 30d, 12h, 2w (30d)]:AGE:"
   "--keep-last[keep so many of each line of history]:N:"
+  "--space[what is kept beside the threads\: long-term memory, effects]:space:(memory effects)"
   "--apply[do it\; without this, only show what would be done]"
   "--dry-run[only show what would be done, as without --apply]"
 )

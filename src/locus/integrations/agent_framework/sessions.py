@@ -114,6 +114,7 @@ class LocusAgentSessionStore(OwnedStore, _SessionStore):
         forked = AgentSession(session_id=name, service_session_id=session.service_session_id)
         forked.state = session.state
         await self.set(new_session_id, forked)
+        await self._store.note_origin(new_session_id, session_id, self.namespace, checkpoint_id)
         return forked
 
     async def rewind(self, session_id: str, checkpoint_id: str) -> AgentSession:

@@ -142,6 +142,8 @@ class LocusSessionStore(AsyncStoreUser):
             await sdk.fork_session_via_store(source, key["session_id"], up_to_message_id=up_to_message_id, title=title)
         except FileNotFoundError as error:
             raise CheckpointNotFoundError("this session has no entries to fork") from error
+        place, made = self._places.of(key), self._places.of(source.made)
+        await self._store.note_origin(made.thread_id, place.thread_id, place.namespace, checkpoint_id)
         return source.made
 
     async def _end(self) -> None:

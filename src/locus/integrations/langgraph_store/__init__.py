@@ -1,4 +1,4 @@
-"""LangGraph's long-term memory on SQLite and PostgreSQL: `graph.compile(store=LocusStore("sqlite:///agents.db"))`."""
+"""LangGraph's long-term memory on every store: `graph.compile(store=LocusStore("sqlite:///agents.db"))`."""
 
 from locus.extras import require
 

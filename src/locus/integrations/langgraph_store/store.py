@@ -1,19 +1,18 @@
-"""`LocusStore`: LangGraph's long-term memory on SQLite and PostgreSQL.
+"""`LocusStore`: LangGraph's long-term memory on every store of Locus.
 
-Items are in a table of their own (see `locus.memory.item_table`), in the database of a checkpointer or storage backend,
-and use its connections.
+Items are those of `LongTermMemory`, in the database of a checkpointer or storage backend, and use its connections.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
-from datetime import UTC, datetime
-from typing import Any, Self
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Literal, Self
 
 from langgraph.store.base import (
     BaseStore,
     GetOp,
+    IndexConfig,
     InvalidNamespaceError,
     Item,
     ListNamespacesOp,
@@ -27,57 +26,90 @@ from langgraph.store.base import (
 )
 
 from locus.errors import ConfigurationError, SerializationError
+from locus.integrations.langgraph_store.paths import WHOLE, paths_in
 from locus.integrations.langgraph_store.sweeper import Done, Sweeper, Sweeping
-from locus.memory import item_table
-from locus.memory.item_table import Put, Search, checked_key, namespace_of
+from locus.memory import long_term
+from locus.memory.long_term import Delete, Get, LongTermMemory, Put
 from locus.threads import BothWaysStoreUser
-from locus.threads.json import decode, encode
+from locus.threads.json import encode
 from locus.threads.limits import checked_limit, checked_seconds
 
 Namespace = tuple[str, ...]
+Rank = Literal["vector", "hybrid"]
+
+KEPT = 10
+"""How many versions of an item are kept at least. LangGraph shows only the newest."""
 
 
 class LocusStore(BothWaysStoreUser, BaseStore):
     """A store for LangGraph, for sync and async graphs, usable from any OS thread.
 
-    `store` is a checkpointer or storage backend on SQLite or PostgreSQL, or a name or URL with its `options`. `close`
-    closes a database that was opened here by name, and leaves others open. `ttl` is LangGraph's `TTLConfig`.
+    `store` is a checkpointer or storage backend, or a name or URL with its `options`. `close` closes a database that
+    was opened here by name, and leaves others open. `ttl` and `index` are LangGraph's `TTLConfig` and `IndexConfig`.
 
-    Expired items are invisible; `sweep_ttl` deletes them, and so does `start_ttl_sweeper` from time to time. There are
-    no vectors: the `query` of a search ranks items by the words that they share with it.
+    With an `index`, the `query` of a search ranks items by the similarity of their vectors or, with `rank="hybrid"`, by
+    that and their words. Without one, by their words alone. Expired items are invisible; `sweep_ttl` deletes them, and
+    so does `start_ttl_sweeper` from time to time.
     """
 
     supports_ttl = True
 
-    def __init__(self, store: Any, *, ttl: TTLConfig | None = None, index: None = None, **options: Any) -> None:
-        if index is not None:
-            raise ConfigurationError("LocusStore has no vectors: leave out `index`; a `query` ranks items by words")
+    def __init__(
+        self,
+        store: Any,
+        *,
+        ttl: TTLConfig | None = None,
+        index: IndexConfig | None = None,
+        rank: Rank = "vector",
+        **options: Any,
+    ) -> None:
         _check_ttl(ttl)
-        self._open(store, options, ("ttl",))
+        if rank not in ("vector", "hybrid"):
+            raise ConfigurationError(f"rank is 'vector' or 'hybrid', got {rank!r:.40}")
+        self._open(store, options, ("ttl", "index", "rank"))
         self.ttl_config = ttl
-        self._table = self._store.items()
+        self.index_config = index
+        self._fields = None if index is None else list(index.get("fields") or [WHOLE])
+        self._by = "words" if index is None else rank
+        self._kept = self._store.long_term_memory(embed=_embedder(index), keep_last=KEPT)
         self._sweeper: Sweeper | None = None
 
     @classmethod
-    def from_conn_string(cls, conn_string: str, *, ttl: TTLConfig | None = None, **options: Any) -> Self:
+    def from_conn_string(
+        cls,
+        conn_string: str,
+        *,
+        ttl: TTLConfig | None = None,
+        index: IndexConfig | None = None,
+        rank: Rank = "vector",
+        **options: Any,
+    ) -> Self:
         """A store in the database with this name or URL, for a `with` or an `async with`, as LangGraph's are made."""
-        return cls(conn_string, ttl=ttl, **options)
+        return cls(conn_string, ttl=ttl, index=index, rank=rank, **options)
+
+    @property
+    def _memory(self) -> LongTermMemory:
+        self._check_open()
+        return self._kept
 
     async def abatch(self, ops: Iterable[Op]) -> list[Result]:
-        """Run operations: first the reads, in one snapshot, and then the writes, in one transaction."""
+        """Run operations: first the reads, and then the writes, where the store can do that in one step."""
         ops = list(ops)
-        puts = _puts(ops)
-        now = _now()
-        results, used = await self._read(ops, now)
-        await self._table.write(now, puts, used=used)
-        return results
+        changes, memory = self._changes(ops), self._memory
+        results = [await self._answer(op) for op in ops] if len(ops) == 1 else await self._answers(ops)
+        used = [_items(found) for op, found in zip(ops, results, strict=True) if getattr(op, "refresh_ttl", False)]
+        if any(used):
+            await memory.refresh(item for items in used for item in items)
+        if changes:
+            await memory.batch(changes, atomic=memory.is_atomic)
+        return [_shown(op, found) for op, found in zip(ops, results, strict=True)]
 
     def batch(self, ops: Iterable[Op]) -> list[Result]:
         return self._run(self.abatch(ops))
 
     async def asweep_ttl(self) -> int:
         """Delete expired items, and return how many."""
-        return await self._table.sweep(_now())
+        return await self._memory.sweep()
 
     def sweep_ttl(self) -> Done:
         """Delete expired items, and return how many. It blocks; what it returns may be awaited."""
@@ -119,45 +151,73 @@ class LocusStore(BothWaysStoreUser, BaseStore):
         await super().aclose()
 
     def ddl(self) -> str:
-        """The statements that create the table, for a database administrator."""
-        return self._table.ddl()
+        """The statements that create the tables, for a database administrator; empty if they are there."""
+        return self._run(self._memory.ddl())
 
     async def _set_up(self) -> None:
-        await self._table.set_up()
+        await self._memory.setup()
 
-    async def _read(self, ops: Sequence[Op], now: datetime) -> tuple[list[Result], list[item_table.Item]]:
-        """The results of the operations, and the items whose TTL their reads refresh."""
-        gets = [op for op in ops if isinstance(op, GetOp)]
-        searches = [op for op in ops if isinstance(op, SearchOp)]
-        listings = [op for op in ops if isinstance(op, ListNamespacesOp)]
-        if not gets and not searches and not listings:
-            return [None] * len(ops), []
-        answers = await self._table.read(
-            now,
-            gets=[(_path_of(op.namespace), checked_key(op.key)) for op in gets],
-            searches=[_search(op) for op in searches],
-            below=[_listed_below(op.match_conditions or ()) for op in listings],
-        )
-        items, pages, paths = iter(answers.items), iter(answers.pages), iter(answers.paths)
-        results: list[Result] = []
-        used: list[item_table.Item] = []
+    async def _answers(self, ops: Sequence[Op]) -> list[Any]:
+        """What several operations read: items, lists of items, or lists of namespaces; None for a write."""
+        results = [None if isinstance(op, GetOp) else await self._answer(op) for op in ops]
+        gets = [number for number, op in enumerate(ops) if isinstance(op, GetOp)]
+        items = await self._memory.batch(Get(op.namespace, op.key) for op in ops if isinstance(op, GetOp))
+        for number, item in zip(gets, items, strict=True):
+            results[number] = item
+        return results
+
+    async def _answer(self, op: Op) -> Any:
+        if isinstance(op, GetOp):
+            return await self._memory.get_item(op.namespace, op.key)
+        if isinstance(op, SearchOp):
+            limit, offset = checked_limit(op.limit, 0), checked_limit(op.offset, 0)
+            return await self._memory.search(
+                op.namespace_prefix,
+                op.query,
+                filter=op.filter,
+                limit=limit,
+                offset=offset,
+                by=self._by if op.query else "newest",
+            )
+        return await self._namespaces(op) if isinstance(op, ListNamespacesOp) else None
+
+    async def _namespaces(self, op: ListNamespacesOp) -> list[Namespace]:
+        limit, offset = checked_limit(op.limit, 0), checked_limit(op.offset, 0)
+        conditions = op.match_conditions or ()
+        found = await self._memory.list_namespaces(_listed_below(conditions), limit=None)
+        matching = {namespace[: op.max_depth] for namespace in found if _matches_all(conditions, namespace)}
+        return sorted(matching)[offset : offset + limit]
+
+    def _changes(self, ops: Iterable[Op]) -> list[Put | Delete]:
+        """The writes; of several to one key, only the last. All operations are checked."""
+        changes: dict[tuple[Namespace, str], Put | Delete] = {}
         for op in ops:
-            read: list[item_table.Item] = []
-            if isinstance(op, GetOp):
-                item = next(items)
-                read = [] if item is None else [item]
-                results.append(None if item is None else Item(**_facts(item)))
-            elif isinstance(op, SearchOp):
-                page = next(pages)
-                read = [match.item for match in page]
-                results.append([SearchItem(**_facts(match.item), score=match.score) for match in page])
+            if isinstance(op, PutOp):
+                change = self._change(op)
+                changes.pop((change.namespace, change.key), None)
+                changes[change.namespace, change.key] = change
+            elif isinstance(op, GetOp | SearchOp):
+                _checked_labels(op.namespace if isinstance(op, GetOp) else op.namespace_prefix)
             elif isinstance(op, ListNamespacesOp):
-                results.append(_namespaces(op, next(paths)))
+                for condition in op.match_conditions or ():
+                    _checked_labels(condition.path)
             else:
-                results.append(None)
-            if getattr(op, "refresh_ttl", False):
-                used += read
-        return results, used
+                raise ConfigurationError(f"a store gets, puts, searches and lists namespaces; got {op!r:.80}")
+        return list(changes.values())
+
+    def _change(self, op: PutOp) -> Put | Delete:
+        namespace = _checked_labels(op.namespace, is_new=op.value is not None)
+        if not namespace:
+            raise ConfigurationError("an item needs a namespace of one label at least")
+        if op.ttl is not None:
+            checked_seconds(op.ttl * 60, "ttl")
+        if op.value is None:
+            return Delete(namespace, op.key)
+        value = _checked_value(op.value)
+        index: Any = None
+        if self._fields is not None:
+            index = False if op.index is False else paths_in(value, op.index or self._fields)
+        return Put(namespace, op.key, value, index=index, ttl_seconds=None if op.ttl is None else op.ttl * 60)
 
 
 def _check_ttl(ttl: TTLConfig | None) -> None:
@@ -171,60 +231,40 @@ def _check_ttl(ttl: TTLConfig | None) -> None:
         raise ConfigurationError("LocusStore never returns expired items: leave out `omit_expired`, or make it True")
 
 
-def _now() -> datetime:
-    return datetime.now(UTC)
+def _embedder(index: IndexConfig | None) -> Any:
+    if index is None:
+        return None
+    if not isinstance(index, Mapping) or "embed" not in index:
+        raise ConfigurationError('index is a dict that says how to embed: {"embed": …, "dims": …, "fields": ["$"]}')
+    return index["embed"]
 
 
-def _facts(item: item_table.Item) -> dict[str, Any]:
-    return {
-        "namespace": namespace_of(item.path),
-        "key": item.key,
-        "value": decode(item.value),
-        "created_at": item.created_at,
-        "updated_at": item.updated_at,
-    }
+def _items(found: Any) -> list[long_term.Item]:
+    return [item for item in (found if isinstance(found, list) else [found]) if isinstance(item, long_term.Item)]
 
 
-def _search(op: SearchOp) -> Search:
-    limit, offset = checked_limit(op.limit, 0), checked_limit(op.offset, 0)
-    return Search(_path_of(op.namespace_prefix), limit, offset, op.filter or {}, op.query or "")
+def _shown(op: Op, found: Any) -> Result:
+    """What LangGraph is given of what was read."""
+    if isinstance(op, SearchOp):
+        return [SearchItem(**_facts(item), score=item.score) for item in found]
+    return Item(**_facts(found)) if isinstance(found, long_term.Item) else found
 
 
-def _namespaces(op: ListNamespacesOp, paths: Iterable[str]) -> list[Namespace]:
-    """The namespaces that an operation lists, of those with these paths."""
-    limit, offset = checked_limit(op.limit, 0), checked_limit(op.offset, 0)
-    conditions = op.match_conditions or ()
-    matching = {namespace for namespace in map(namespace_of, paths) if _matches_all(conditions, namespace)}
-    return sorted({namespace[: op.max_depth] for namespace in matching})[offset : offset + limit]
+def _facts(item: long_term.Item) -> dict[str, Any]:
+    return {name: getattr(item, name) for name in ("namespace", "key", "value", "created_at", "updated_at")}
 
 
-def _puts(ops: Iterable[Op]) -> list[Put]:
-    """The checked writes; of several to one key, only the last."""
-    puts: dict[tuple[str, str], Put] = {}
-    for op in ops:
-        if not isinstance(op, GetOp | SearchOp | ListNamespacesOp | PutOp):
-            raise ConfigurationError(f"a store gets, puts, searches and lists namespaces; got {op!r:.80}")
-        if isinstance(op, PutOp):
-            path, key = _path_of(op.namespace, is_new=op.value is not None), checked_key(op.key)
-            if not path:
-                raise ConfigurationError("an item needs a namespace of one label at least")
-            if op.ttl is not None:
-                checked_seconds(op.ttl * 60, "ttl")
-            puts.pop((path, key), None)
-            puts[path, key] = Put(path, key, None if op.value is None else _text(op.value), op.ttl)
-    return list(puts.values())
-
-
-def _text(value: Any) -> str:
+def _checked_value(value: Any) -> dict[str, Any]:
     try:
         plain = dict(value)
     except (TypeError, ValueError) as error:
         raise SerializationError(f"an item's value is a dict, got {type(value).__name__}: {value!r:.60}") from error
-    return encode(plain, ("value",))
+    encode(plain, ("value",))
+    return plain
 
 
-def _path_of(namespace: Sequence[str], *, is_new: bool = False) -> str:
-    """The path of a namespace, with LangGraph's error for a label that cannot be one.
+def _checked_labels(namespace: Sequence[str], *, is_new: bool = False) -> Namespace:
+    """Check a namespace, with LangGraph's error for a label that cannot be one.
 
     Labels with a dot or NUL may be stored: earlier versions have taken them in batches. So only new items are refused.
     """
@@ -233,7 +273,7 @@ def _path_of(namespace: Sequence[str], *, is_new: bool = False) -> str:
             raise InvalidNamespaceError(
                 f"a label of a namespace is text that is not empty, without '.' and NUL, got {label!r:.40}"
             )
-    return item_table.path_of(namespace)
+    return tuple(namespace)
 
 
 def _matches_all(conditions: Sequence[MatchCondition], namespace: Namespace) -> bool:
@@ -251,12 +291,11 @@ def _matches(condition: MatchCondition, namespace: Namespace) -> bool:
     return all(wanted in ("*", label) for wanted, label in zip(pattern, part, strict=True))
 
 
-def _listed_below(conditions: Sequence[MatchCondition]) -> str:
-    """The longest path without wildcards below which every matching namespace is."""
-    paths = [""]
+def _listed_below(conditions: Sequence[MatchCondition]) -> Namespace:
+    """The longest prefix without wildcards below which every matching namespace is."""
+    prefixes: list[Namespace] = [()]
     for condition in conditions:
-        _path_of(condition.path)  # refuses invalid labels
         if condition.match_type == "prefix":
             fixed = condition.path[: condition.path.index("*")] if "*" in condition.path else condition.path
-            paths.append(_path_of(fixed))
-    return max(paths, key=len)
+            prefixes.append(tuple(fixed))
+    return max(prefixes, key=len)

@@ -197,6 +197,8 @@ class LocusConversationStore(AsyncStoreUser, ConversationStore):
                 break
         else:
             raise ConversationConflict(conversation_id)
+        if record.forked_from is not None and expected_revision is None:
+            await self._store.note_origin(conversation_id, record.forked_from, self._namespace)
 
     async def delete_record(self, conversation_id: str, *, expected_revision: str) -> None:
         latest = await self._latest(conversation_id)
@@ -293,6 +295,7 @@ class LocusConversationStore(AsyncStoreUser, ConversationStore):
             forked_at=record.head_id,
         )
         await self.write_record(forked, expected_revision=None)
+        await self._store.note_origin(forked.conversation_id, conversation_id, self._namespace, checkpoint_id)
         return await self._loaded(forked.conversation_id)
 
     async def rewind(

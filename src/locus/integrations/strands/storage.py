@@ -90,6 +90,35 @@ class _HeldSnapshot:
     """About how many bytes this takes."""
 
 
+class _HeldSnapshots:
+    """The snapshots that a handle has used last, up to `_MOST_HELD` bytes."""
+
+    def __init__(self) -> None:
+        self._by_thread: OrderedDict[str, _HeldSnapshot] = OrderedDict()
+        self._bytes = 0
+
+    def get(self, thread_id: str) -> _HeldSnapshot | None:
+        return self._by_thread.get(thread_id)
+
+    def take(self, thread_id: str) -> _HeldSnapshot | None:
+        """Take one out."""
+        held = self._by_thread.pop(thread_id, None)
+        if held is not None:
+            self._bytes -= held.size
+        return held
+
+    def put(self, thread_id: str, held: _HeldSnapshot) -> None:
+        self.take(thread_id)
+        self._by_thread[thread_id] = held
+        self._bytes += held.size
+        while self._bytes > _MOST_HELD:
+            self.take(next(iter(self._by_thread)))
+
+    def clear(self) -> None:
+        self._by_thread.clear()
+        self._bytes = 0
+
+
 class LocusStorage(AsyncStoreUser):
     """A `Storage` of Strands on any Locus store, for every event loop and OS thread.
 
@@ -115,7 +144,7 @@ class LocusStorage(AsyncStoreUser):
         self._search_strategy = search_strategy
         self._space = namespace
         self._prefix = ""
-        self._held: OrderedDict[str, _HeldSnapshot] = OrderedDict()
+        self._held = _HeldSnapshots()
 
     def _closed_error(self, name: str) -> Exception:
         return StorageError(f"this storage is closed: make a new {name}")
@@ -204,7 +233,7 @@ class LocusStorage(AsyncStoreUser):
         store = self._store
         sort_keys = await store.sorts_keys()
         async with store.document(place.thread_id, self._space).lock():
-            held = self._held.pop(place.thread_id, None)
+            held = self._held.take(place.thread_id)
             known = held.version.digests().get((_ITEMS,), ()) if held and held.body else ()
             apart = taken_apart(data, held.body if held else b"", len(known), sort_keys=sort_keys)
             if apart is None:
@@ -222,10 +251,7 @@ class LocusStorage(AsyncStoreUser):
             self._hold(place.thread_id, version, b"" if apart is None else apart.body)
 
     def _hold(self, thread_id: str, version: EncodedVersion, body: bytes) -> None:
-        self._held[thread_id] = _HeldSnapshot(version, body, len(body) + version.size)
-        total = sum([held.size for held in self._held.values()])
-        while total > _MOST_HELD and self._held:
-            total -= self._held.popitem(last=False)[1].size
+        self._held.put(thread_id, _HeldSnapshot(version, body, len(body) + version.size))
 
     async def _read(self, place: ValuePlace, checkpoint_id: str | None) -> bytes | None:
         document = self._store.encoded_document(place.thread_id, self._space)
@@ -274,7 +300,7 @@ class LocusStorage(AsyncStoreUser):
 
     async def _delete(self, place: ValuePlace) -> None:
         async with self._store.document(place.thread_id, self._space).lock():
-            self._held.pop(place.thread_id, None)
+            self._held.take(place.thread_id)
             if place.name != _LATEST:
                 await self._store.delete(place.thread_id, self._space, place.checkpoint_id)
                 return

@@ -36,6 +36,7 @@ _AT, _BEFORE, _AFTER = "at", "before", "after"
 _write = json.JSONEncoder(ensure_ascii=False).encode
 """As Strands writes a snapshot."""
 _decoder = json.JSONDecoder()
+_CONTAINERS: Final = frozenset({dict, list})
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,15 +153,23 @@ def _text(item: Any) -> str:
 def _key_order(value: Any) -> Any:
     """The order of an object's keys, and of nested ones; None if all are sorted."""
     if isinstance(value, dict):
-        names = sorted(value)
         given = list(value)
+        names = sorted(given)
+        inner = {
+            name: order
+            for name, item in value.items()
+            if type(item) in _CONTAINERS and (order := _key_order(item)) is not None
+        }
+        if given == names:
+            return [None, inner] if inner else None
         places = {name: number for number, name in enumerate(names)}
-        inner = {name: order for name, item in value.items() if (order := _key_order(item)) is not None}
-        if given == names and not inner:
-            return None
-        return [None if given == names else [places[name] for name in given], inner]
+        return [[places[name] for name in given], inner]
     if isinstance(value, list):
-        inside = {str(at): order for at, item in enumerate(value) if (order := _key_order(item)) is not None}
+        inside = {
+            str(at): order
+            for at, item in enumerate(value)
+            if type(item) in _CONTAINERS and (order := _key_order(item)) is not None
+        }
         return inside or None
     return None
 

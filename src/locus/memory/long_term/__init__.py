@@ -2,6 +2,8 @@
 
 memory      `LongTermMemory`, the public face, and `get_long_term_memory`; `sync` has its blocking twin
 store       items as small threads in a key space of their own
+old_items   moves what LangGraph's stores of older versions have kept
+commits     the commits that keep versions
 items       what an item is, and how a version of it is stored
 names       the ids of items
 ranking     the seam for whatever ranks the items of a search

@@ -22,15 +22,19 @@ def passes(value: Any, wanted: Mapping[str, Any]) -> bool:
 
 
 def value_at(value: Any, path: str) -> Any:
-    """What a value has under a key, or under the keys between its dots; None if it has nothing there."""
+    """What a value has under a key, or under the keys between its dots; None if it has nothing there.
+
+    In a list, a number is the place of an item.
+    """
     if not isinstance(value, dict):
         return None
     if path in value or "." not in path:
         return value.get(path)
     for key in path.split("."):
-        if not isinstance(value, dict):
-            return None
-        value = value.get(key)
+        if isinstance(value, list) and key.isascii() and key.isdigit() and int(key[:9]) < len(value):
+            value = value[int(key[:9])]
+        else:
+            value = value.get(key) if isinstance(value, dict) else None
     return value
 
 

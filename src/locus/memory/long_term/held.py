@@ -8,22 +8,23 @@ each search, and nothing of them is held. Whatever the way, the answer is the sa
 
 from __future__ import annotations
 
-import asyncio
 import heapq
 from abc import ABC, abstractmethod
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from importlib import import_module
+from itertools import islice
+from operator import attrgetter
 from typing import Any
 
-from locus.errors import ConfigurationError, EmbeddingMismatchError
+from locus.errors import ConfigurationError, CorruptCheckpointError, EmbeddingMismatchError
 from locus.extras import require
 from locus.memory.long_term.embedding import Embedder
 from locus.memory.long_term.items import Found, Item
-from locus.memory.long_term.names import Namespace
+from locus.memory.long_term.names import Namespace, joined_name, place_of
 from locus.memory.long_term.ranking import PAGE, ItemSource, Question, found_of, in_order
 from locus.memory.long_term.rows import KEPT_ITEMS, MOST_ROWS, Rows, Statistics
 from locus.memory.long_term.vectors import EXTRA, Model, checked_vector
@@ -94,6 +95,8 @@ class RanksHeld:
         self._lock = fork_safe_lock()
 
     async def best(self, source: ItemSource, question: Question, most: int) -> list[Found]:
+        if question.by == "newest":
+            return await _newest(source, question, most)
         asked = await self._asked(question)
         if not asked.terms and asked.vector is None:
             return await _listed(source, question, most)
@@ -146,8 +149,10 @@ class RanksHeld:
             changes: _Changes | None = _Changes()
             if rows is None or rows.is_worn:
                 rows = await self._read(source, asked)
-            elif state is None or state != scope.state:
-                changes = await _changes(source, prefix, rows)
+            else:
+                if state is None or state != scope.state:
+                    changes = await _changes(source, prefix, rows, scope.state)
+                changes = changes and await _ended(source, rows, changes)
             with scope.lock:
                 if scope.generation != generation:
                     continue  # another search was faster
@@ -184,14 +189,16 @@ class RanksHeld:
             numpy = _numpy_for(rows)
             ranking = _RankingByWords(rows, asked, most) if numpy is None else _RankingByAll(rows, asked, most, numpy)
 
-        async def read(row: int) -> Item:
-            held = rows.items.get(row) if rows.items is not None else None
-            if held is not None:
-                return held
-            item = await source.current(*rows.place(row))
-            if item is None or not rows.is_version(row, item):
-                raise _HasChanged
-            return item
+        async def read(wanted: Sequence[int]) -> list[Item]:
+            held = rows.items
+            if held is not None and all(row in held for row in wanted):
+                return [held[row] for row in wanted]
+            items = list[Item]()
+            for row, item in zip(wanted, await source.currents([*map(rows.place, wanted)]), strict=True):
+                if item is None or not rows.is_version(row, item.rev):
+                    raise _HasChanged
+                items.append(item)
+            return items
 
         return await ranking.best(read)
 
@@ -243,14 +250,14 @@ class _Ranking(ABC):
     def _admits(self, row: int) -> bool:
         """Whether a row may pass the filter."""
 
-    async def best(self, read: Callable[[int], Awaitable[Item]]) -> list[Found]:
-        """The best of the rows that pass the filter. `read` is how to get the item of a row."""
+    async def best(self, read: Callable[[Sequence[int]], Awaitable[list[Item]]]) -> list[Found]:
+        """The best of the rows that pass the filter. `read` is how to get the items of rows."""
         best: list[Found] = []
         ranked = set[int]()
         for limits in self._batches():
             if len(best) == self._most and (self.is_exact or limits[0][0] < (best[-1].score or 0.0)):
                 break
-            items = await asyncio.gather(*(read(row) for _, row in limits))
+            items = await read([row for _, row in limits])
             for (_, row), item in zip(limits, items, strict=True):
                 ranked.add(row)
                 if self._asked.question.admits(item):
@@ -261,17 +268,16 @@ class _Ranking(ABC):
             await self._add_rest(best, ranked, read)
         return best
 
-    async def _add_rest(self, best: list[Found], ranked: set[int], read: Callable[[int], Awaitable[Item]]) -> None:
+    async def _add_rest(
+        self, best: list[Found], ranked: set[int], read: Callable[[Sequence[int]], Awaitable[list[Item]]]
+    ) -> None:
         """Add items that nothing is known of, as long as there are too few."""
-        if self._asked.question.min_similarity is not None or len(best) >= self._most:
+        if self._asked.question.min_similarity is not None:
             return
-        for row in self._rows.in_order():
-            if row not in ranked and self._admits(row):
-                item = await read(row)
-                if self._asked.question.admits(item):
-                    best.append(found_of(item))
-                    if len(best) >= self._most:
-                        return
+        rest = (row for row in self._rows.in_order() if row not in ranked and self._admits(row))
+        while len(best) < self._most and (some := list(islice(rest, min(self._most, PAGE)))):
+            best += [found_of(item) for item in await read(some) if self._asked.question.admits(item)]
+        del best[self._most :]
 
 
 class _RankingByWords(_Ranking):
@@ -365,23 +371,66 @@ class _Changes:
 
     changed: list[Item] = field(default_factory=list)
     gone: list[int] = field(default_factory=list)
+    now: datetime = field(default_factory=lambda: datetime.now(UTC))
 
     def apply_to(self, rows: Rows) -> None:
         for row in self.gone:
             rows.drop(row)
         for item in self.changed:
             rows.add(item)
-        rows.drop_ended(datetime.now(UTC))
+        rows.drop_ended(self.now)
 
 
-async def _changes(source: ItemSource, prefix: Namespace, rows: Rows) -> _Changes | None:
+async def _changes(source: ItemSource, prefix: Namespace, rows: Rows, since: Hashable) -> _Changes | None:
     """What differs in the store. None if that is so much that it is better to begin anew."""
+    names = None if since is None else await source.changed(prefix, since)
+    gone = list[int]()
+    if names is None:
+        revs = await source.revs(prefix)
+        if revs is None:
+            return await _changes_read(source, prefix, rows)
+        held, names = bytearray(rows.total), []
+        for name, rev in revs.items():
+            row = rows.row_named(name)
+            if row is not None and rows.is_version(row, rev):
+                held[row] = 1
+            else:
+                names.append(name)
+        gone = [row for row, is_there in enumerate(held) if not is_there]
+    if len(names) > _CHANGED:
+        return None
+    places = list(map(place_of, names))
+    if None in places:
+        return await _changes_read(source, prefix, rows)
+    try:
+        items = await source.currents([place for place in places if place is not None])
+    except CorruptCheckpointError:  # whoever reads pages leaves it out, and says so
+        return await _changes_read(source, prefix, rows)
+    for name, item in zip(names, items, strict=True):
+        if item is None and (row := rows.row_named(name)) is not None:
+            gone.append(row)
+    return _Changes([item for item in items if item is not None], gone)
+
+
+async def _ended(source: ItemSource, rows: Rows, changes: _Changes) -> _Changes | None:
+    """Add those items to the changes whose end has come, and that somebody has let live longer."""
+    ended = rows.ended(changes.now)
+    if len(ended) > _CHANGED:
+        return None
+    if ended:
+        items = await source.currents(list(map(rows.place, ended)))
+        changes.changed += (item for item in items if item is not None)
+    return changes
+
+
+async def _changes_read(source: ItemSource, prefix: Namespace, rows: Rows) -> _Changes | None:
+    """What differs in the store, which has to read all items for that."""
     changed, seen = list[Item](), bytearray(rows.total)
     async with aclosing(source.pages(prefix, LARGE_PAGE)) as pages:
         async for page in pages:
             for item in page:
-                row = rows.row_of(item)
-                if row is None or not rows.is_version(row, item):
+                row = rows.row_named(joined_name(item.namespace, item.key))
+                if row is None or not rows.is_version(row, item.rev):
                     changed.append(item)
                 else:
                     seen[row] = 1
@@ -419,3 +468,13 @@ async def _listed(source: ItemSource, question: Question, most: int) -> list[Fou
             if len(best) >= most:
                 break
     return best[:most]
+
+
+async def _newest(source: ItemSource, question: Question, most: int) -> list[Found]:
+    """The items that pass the filter and were put last."""
+    best: list[Item] = []
+    async with aclosing(source.pages(question.prefix)) as pages:
+        async for page in pages:
+            admitted = [item for item in page if question.admits(item)]
+            best = heapq.nlargest(most, [*best, *admitted], key=attrgetter("updated_at"))
+    return list(map(found_of, best))

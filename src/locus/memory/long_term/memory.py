@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar, get_args
 
 from locus.errors import CapabilityError, ConfigurationError, EmbeddingError, OwedVectorsWarning
 from locus.memory.checkpointer import StoreVerbs
-from locus.memory.engine import Engine
+from locus.memory.engine import CommitsWhole, Engine, Maintains
 from locus.memory.long_term.embedding import Embedder, lacks_vectors, with_vectors
 from locus.memory.long_term.filters import check_filter
 from locus.memory.long_term.held import RanksHeld
@@ -35,14 +35,13 @@ from locus.memory.long_term.names import (
     Namespace,
     checked_key,
     checked_namespace,
-    item_id,
     keys_of,
     path_of,
     whole_name,
 )
 from locus.memory.long_term.ranking import By, Question, Ranks
 from locus.memory.long_term.store import ItemStore
-from locus.memory.model.arguments import checked_limit, checked_metadata, checked_seconds
+from locus.memory.model.arguments import check_vacuum, checked_limit, checked_metadata, checked_seconds
 from locus.memory.model.ids import check_text, query_terms
 from locus.memory.model.records import ANY, Unset
 from locus.memory.registry import as_checkpointer, get_checkpointer
@@ -101,7 +100,8 @@ class LongTermMemory:
     `locus.embeddings` such as "minilm", a function of a list of texts (async or not), LangChain's `Embeddings`, or an
     object with `embed_batch`, or with `embed` for one text. `embed_model` names the model that makes the vectors, if
     `embed` does not know its name: only vectors of one model are compared. `index_mb` is how much memory a search may
-    hold. `ranks` replaces the ranking (see `locus.memory.long_term.ranking`).
+    hold. With `keep_last`, puts leave at least so many versions of an item, and at most twice as many. `ranks`
+    replaces the ranking (see `locus.memory.long_term.ranking`).
     """
 
     def __init__(
@@ -112,6 +112,7 @@ class LongTermMemory:
         embed: Any = None,
         embed_model: str | None = None,
         index_mb: float = 256,
+        keep_last: int | None = None,
         ranks: Ranks | None = None,
     ) -> None:
         opened = store if isinstance(store, StoreVerbs) else as_checkpointer(store)
@@ -121,11 +122,31 @@ class LongTermMemory:
             checked_seconds(ttl_seconds, "ttl_seconds")
         self._opened = opened
         self._is_own = isinstance(store, str)
-        self._items = ItemStore(opened.store)
+        if keep_last is not None:
+            check_vacuum(None, keep_last)
+        self._items = ItemStore(opened.store, keep_last=keep_last)
         self._within: Namespace = ()
         self.ttl_seconds = ttl_seconds
         self._embedder = None if embed is None else Embedder(embed, embed_model)
         self.ranks: Ranks = ranks or RanksHeld(self._embedder, index_mb=index_mb)
+
+    async def setup(self) -> None:
+        """Connect, and make what the store needs to keep items. The first use does it otherwise."""
+        async with self._items.store.using():
+            pass
+
+    async def ddl(self) -> str:
+        """The statements that make what the store needs to keep items, or bring it to the newest format.
+
+        They are for a database administrator, where `auto_create_table` is off. Empty if nothing is missing, and where
+        there are no tables.
+        """
+        engine = self.engine
+        try:
+            stored = await engine.stored_format() if isinstance(engine, Maintains) else None
+        except engine.driver_errors as error:
+            raise engine.translate(error) from error
+        return "" if stored is None else stored.migration
 
     async def put(
         self,
@@ -274,8 +295,9 @@ class LongTermMemory:
         """The items below a namespace that fit a query best. Without a query: all of them, by path and key.
 
         `by` says what counts: the words of the query, the vector of the query, or, as "hybrid", both. Then the score is
-        that by words, divided by the best, plus the similarity. `vector` stands for that of the query. A memory without
-        `embed` ranks by words. With `min_similarity`, only items with at least that cosine are found.
+        that by words, divided by the best, plus the similarity. With "newest", only the time counts at which an item
+        was put, the last one first. `vector` stands for that of the query. A memory without `embed` ranks by words.
+        With `min_similarity`, only items with at least that cosine are found.
 
         `filter` is what a value has under each key: a plain value, or a dict of `$eq`, `$ne`, `$gt`, `$gte`, `$lt` and
         `$lte`. Under `"user.name"` it looks into `user`. Items that share nothing with the query come last, without a
@@ -323,23 +345,38 @@ class LongTermMemory:
         async with aclosing(self._items.pages(self._full(prefix))) as pages:
             return sum([sum(lacks_vectors(item, self._embedder.model) for item in page) async for page in pages])
 
-    async def batch(self, ops: Iterable[Put | Get | Delete]) -> list[Any]:
+    async def batch(self, ops: Iterable[Put | Get | Delete], *, atomic: bool = False) -> list[Any]:
         """Carry out several operations, many at the same time, and return their results in order.
 
         Operations on the same item keep their order. If one fails, its error is raised when all others are done.
+
+        With `atomic`, all puts and deletions take effect in one step, after all gets, or none of them does. Each is of
+        another item, has no `if_version`, and the result of a deletion is None. Only some stores can do that (see
+        `is_atomic`).
         """
         calls = list(ops)
         for op in calls:
             if not isinstance(op, Put | Get | Delete):
                 raise ConfigurationError(f"a batch has Put, Get and Delete, got {op!r:.80}")
-        by_item: dict[str, list[int]] = {}
-        for number, op in enumerate(calls):
-            by_item.setdefault(item_id(self._full(op.namespace), op.key), []).append(number)
         puts = {number: self._drafted(op) for number, op in enumerate(calls) if isinstance(op, Put)}
+        if atomic:
+            _check_atomic(calls)
+        places = [(self._full(op.namespace), checked_key(op.key)) for op in calls]
         for start in range(0, len(puts), PUTS_EMBEDDED):
             some = list(puts)[start : start + PUTS_EMBEDDED]
             puts.update(zip(some, await self._embedded([puts[number] for number in some]), strict=True))
         results: list[Any] = [None] * len(calls)
+        if atomic:
+            gets = [number for number, op in enumerate(calls) if isinstance(op, Get)]
+            for number, item in zip(gets, await self._items.currents([places[n] for n in gets]), strict=True):
+                results[number] = None if item is None else self._shown(item)
+            gone = [places[number] for number, op in enumerate(calls) if isinstance(op, Delete)]
+            for number, put in zip(puts, await self._items.put_all(list(puts.values()), gone), strict=True):
+                results[number] = self._shown(put)
+            return results
+        by_item: dict[tuple[Namespace, str], list[int]] = {}
+        for number, place in enumerate(places):
+            by_item.setdefault(place, []).append(number)
         free = asyncio.Semaphore(AT_ONCE)
 
         async def one(numbers: list[int]) -> None:
@@ -351,6 +388,11 @@ class LongTermMemory:
         for error in filter(None, done):
             raise error
         return results
+
+    @property
+    def is_atomic(self) -> bool:
+        """Whether this store can carry out a batch in one step."""
+        return isinstance(self.engine, CommitsWhole)
 
     def _drafted(self, op: Put) -> Item:
         _checked_version(op.if_version)
@@ -390,6 +432,20 @@ class LongTermMemory:
         if not isinstance(source, str):
             raise ConfigurationError(f"source is text, got {type(source).__name__}: {source!r:.60}")
         return await self._items.erase_source(full, source, dry_run=dry_run)
+
+    async def refresh(self, items: Iterable[Item]) -> None:
+        """Let items live as long again as they were put for, from now on: for those that end only if nobody uses them.
+
+        Items that stay for ever, or that somebody has changed since they were read, are left alone.
+        """
+        free = asyncio.Semaphore(AT_ONCE)
+
+        async def one(item: Item) -> None:
+            async with free:
+                await self._items.refresh(replace(item, namespace=self._full(item.namespace)))
+
+        if ending := [item for item in items if item.ttl_seconds is not None]:
+            await asyncio.gather(*map(one, ending))
 
     async def sweep(self, *, keep_last: int | None = None) -> int:
         """Remove what has ended from the store, and return how much that was.
@@ -452,11 +508,12 @@ def get_long_term_memory(
     embed: Any = None,
     embed_model: str | None = None,
     index_mb: float = 256,
+    keep_last: int | None = None,
     **options: Any,
 ) -> LongTermMemory:
     """Make the long-term memory in the store that a name or URL stands for: those of `get_checkpointer`.
 
-    `ttl_seconds`, `embed`, `embed_model` and `index_mb` are those of `LongTermMemory`, and `options` are the store's.
+    `options` are those of the store, and the others those of `LongTermMemory`.
     """
     memory = LongTermMemory(
         get_checkpointer(url, **options),
@@ -464,9 +521,18 @@ def get_long_term_memory(
         embed=embed,
         embed_model=embed_model,
         index_mb=index_mb,
+        keep_last=keep_last,
     )
     memory._is_own = True
     return memory
+
+
+def _check_atomic(ops: Sequence[Put | Get | Delete]) -> None:
+    changes = [op for op in ops if not isinstance(op, Get)]
+    if len({(tuple(op.namespace), op.key) for op in changes}) < len(changes):
+        raise ConfigurationError("an atomic batch changes each item once")
+    if any(not isinstance(op.if_version, Unset) for op in changes):
+        raise ConfigurationError("an atomic batch takes no if_version")
 
 
 def _checked_version(version: Any) -> Item | int | Unset | None:

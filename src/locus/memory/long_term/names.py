@@ -91,6 +91,16 @@ def keys_of(namespace: Iterable[str]) -> str:
     return f"{path_of(namespace)}!"
 
 
+def tenant_paths(prefix: str) -> set[str]:
+    """What the names of a tenant's items begin with, if the ids of the tenant's threads begin with `prefix`.
+
+    A namespace may have one label for what an id parts with slashes or colons: `user:42/` and `user:42:` are both
+    ("user", "42") and ("user:42",).
+    """
+    texts = (prefix, prefix.replace(":", "/"), f"{prefix[:-1]}/" if prefix.endswith(":") else prefix)
+    return {path_of(text.split("/"))[:-1] for text in texts}
+
+
 def within(path: str) -> str:
     """What the ids of all items begin with whose whole names begin so. If it is long, others may begin with it, too."""
     return path[:PREFIX]

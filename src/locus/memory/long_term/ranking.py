@@ -20,7 +20,7 @@ PAGE = 500
 """The number of items that are read at once."""
 
 
-By = Literal["hybrid", "words", "vector"]
+By = Literal["hybrid", "words", "vector", "newest"]
 
 
 @dataclass(frozen=True)
@@ -45,11 +45,20 @@ class ItemSource(Protocol):
     def pages(self, prefix: Namespace, size: int = PAGE) -> AsyncGenerator[list[Item]]:
         """All items below a namespace, by path and key, in pages. Damaged ones are left out, with a warning."""
 
-    async def current(self, namespace: Namespace, key: str) -> Item | None:
-        """The newest version of an item. Whoever holds items compares its `rev` with that of the held one."""
+    async def currents(self, places: Sequence[tuple[Namespace, str]]) -> list[Item | None]:
+        """The newest versions of items. Whoever holds items compares their `rev` with those of the held ones."""
 
     async def state(self) -> Hashable | None:
         """Something that differs whenever an item was put or removed; None if the store cannot tell cheaply."""
+
+    async def changed(self, prefix: Namespace, since: Hashable) -> list[str] | None:
+        """The ids of items below a namespace that were put since a state.
+
+        None if any item was removed since, or if the store cannot tell.
+        """
+
+    async def revs(self, prefix: Namespace) -> dict[str, str] | None:
+        """The revs of all items below a namespace, by their ids. None if the store would have to read the items."""
 
 
 class Ranks(Protocol):

@@ -139,13 +139,13 @@ class Rows:
         assert place is not None, "whole names are never cut"
         return place
 
-    def row_of(self, item: Item) -> int | None:
-        """The row of an item of this name."""
-        return self._row_of(joined_name(item.namespace, item.key).encode())
+    def row_named(self, name: str) -> int | None:
+        """The row of the item with this whole name."""
+        return self._row_of(name.encode())
 
-    def is_version(self, row: int, item: Item) -> bool:
+    def is_version(self, row: int, rev: str) -> bool:
         """Whether a row is of this very version."""
-        return bool(self._alive[row]) and self._revs[row] == hash(item.rev)
+        return bool(self._alive[row]) and self._revs[row] == hash(rev)
 
     def _row_of(self, name: bytes) -> int | None:
         row = self._later.get(name)
@@ -204,6 +204,12 @@ class Rows:
         self.words -= self._lengths[row]
         if self.items is not None:
             self.items.pop(row, None)
+
+    def ended(self, now: datetime) -> list[int]:
+        """The rows whose items have ended, unless they were let live longer since they were read."""
+        if not self._ends or self._ends[0][0] > now:
+            return []
+        return [row for end, row in self._ends if end <= now and self._alive[row]]
 
     def drop_ended(self, now: datetime) -> None:
         """Hold those no longer that have ended."""

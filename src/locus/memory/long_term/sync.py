@@ -21,6 +21,8 @@ class SyncLongTermMemory:
     def _run(self, call: Coroutine[Any, Any, R]) -> R:
         return run(call, self._wrapped.engine)
 
+    setup = blocking(LongTermMemory.setup)
+    ddl = blocking(LongTermMemory.ddl)
     put = blocking(LongTermMemory.put)
     get = blocking(LongTermMemory.get)
     get_item = blocking(LongTermMemory.get_item)
@@ -35,6 +37,7 @@ class SyncLongTermMemory:
     get_batch = blocking(LongTermMemory.get_batch)
     reindex = blocking(LongTermMemory.reindex)
     owed = blocking(LongTermMemory.owed)
+    refresh = blocking(LongTermMemory.refresh)
     erase = blocking(LongTermMemory.erase)
     sweep = blocking(LongTermMemory.sweep)
     close = blocking(LongTermMemory.close)

@@ -17,7 +17,9 @@ from array import array
 from base64 import b85decode, b85encode
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from math import fsum, isfinite, sqrt
+from operator import mul
 from sys import byteorder
 from typing import Any
 
@@ -49,12 +51,13 @@ class Vectors:
     """Whole numbers with a sign, of one byte each or of two, the less significant one first. JSON holds no bytes, so
     they are in base 85 (of `base64`)."""
 
+    @cached_property
     def numbers(self) -> list[array[int]]:
         return [_numbers(b85decode(text), self.dimension) for text in self.texts]
 
     def similarity(self, asked: Sequence[float]) -> float:
-        """The cosine with a vector; of several, the greatest. It is rounded once, and so the same everywhere."""
-        return max(cosine(row, asked) for row in self.numbers())
+        """The cosine with a vector; of several, the greatest. It is the same everywhere."""
+        return max(cosine(row, asked) for row in self.numbers)
 
 
 @dataclass
@@ -110,8 +113,8 @@ def checked_vector(vector: Any, dimension: int | None = None) -> list[float]:
 
 def cosine(left: Sequence[float], right: Sequence[float]) -> float:
     """The cosine of two vectors; 0 if one of them has no length."""
-    lengths = sqrt(fsum(a * a for a in left)) * sqrt(fsum(b * b for b in right))
-    return fsum(a * b for a, b in zip(left, right, strict=True)) / lengths if lengths else 0.0
+    lengths = sqrt(fsum(map(mul, left, left))) * sqrt(fsum(map(mul, right, right)))
+    return fsum(map(mul, left, right)) / lengths if lengths else 0.0
 
 
 class HeldVectors:
@@ -121,8 +124,10 @@ class HeldVectors:
         self._numpy = np = require("numpy", EXTRA)
         self.dimension = dimension
         self._blocks: list[tuple[Any, Any, Any, Any]] = []
-        """The numbers of some vectors, what they are multiplied by, how far they are from the stored ones, and their
-        rows."""
+        """The numbers of some vectors, what they are multiplied by, how far their cosines may be from the stored ones,
+        and their rows."""
+        self._has_several = False
+        """Whether a row has several vectors."""
         self._waiting: dict[bool, list[tuple[int, str]]] = {True: [], False: []}
         """Rows and texts of vectors of one byte a number, and of two, until there are enough to decode at once."""
         self._count = 0
@@ -135,6 +140,7 @@ class HeldVectors:
         return self._count * (self.dimension + 12)
 
     def add(self, row: int, vectors: Vectors) -> None:
+        self._has_several = self._has_several or len(vectors.texts) > 1
         for text in vectors.texts:
             is_narrow = len(text) == _length(self.dimension)
             self._waiting[is_narrow].append((row, text))
@@ -153,7 +159,9 @@ class HeldVectors:
         numbers = np.rint(exact / steps[:, None])
         errors = exact - numbers * steps[:, None]
         per_length = np.divide(1.0, lengths, out=np.zeros_like(lengths), where=lengths > 0)
-        far = np.sqrt(np.einsum("ij,ij->i", errors, errors)) * per_length * (1 + 1e-6)
+        # What is computed in single precision is off by a rounding for each number at most, whatever their order.
+        errors = np.sqrt(np.einsum("ij,ij->i", errors, errors)) * per_length * (1 + 1e-6)
+        far = errors + 2 * (self.dimension + 8) * _UNIT * (1 + 2 * errors)
         rows = np.array([row for row, _ in waiting], np.int32)
         block = numbers.astype(np.int8), (steps * per_length).astype(np.float32), far.astype(np.float32), rows
         if self._blocks and len(self._blocks[-1][0]) + len(waiting) <= _BLOCK:
@@ -175,8 +183,7 @@ class HeldVectors:
     def bounds(self, asked: Sequence[float], rows: int) -> tuple[Any, Any]:
         """The cosines of rows with a vector, and how far the true ones may be from these; -inf for rows without.
 
-        A cosine is that of the held vector, plus that of its error, which is at most as long as itself. What is
-        computed in single precision is off by at most so many roundings as there are numbers, whatever their order.
+        A cosine is that of the held vector, plus that of its error, which is at most as long as itself.
         """
         np = self._numpy
         for is_narrow in self._waiting:
@@ -186,16 +193,15 @@ class HeldVectors:
         unit = (exact / length if length else exact).astype(np.float32)
         near, far = np.full(rows, -np.inf), np.zeros(rows)
         space = np.empty((_BLOCK, self.dimension), np.float32)
-        for numbers, scales, errors, own in self._blocks:
+        for numbers, scales, bounds, own in self._blocks:
             some = space[: len(numbers)]
             some[...] = numbers
             dots = (some @ unit) * scales
-            bounds = errors * (1 + 1e-6) + 2 * (self.dimension + 8) * _UNIT * (1 + 2 * errors)
-            if (np.diff(own) > 0).all() and (near[own] == -np.inf).all():
-                near[own], far[own] = dots, bounds
-            else:
+            if self._has_several:
                 np.maximum.at(near, own, dots)
                 np.maximum.at(far, own, bounds)
+            else:
+                near[own], far[own] = dots, bounds
         return near, far
 
 

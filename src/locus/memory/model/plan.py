@@ -227,8 +227,16 @@ class Planner:
                 return text
         if trace is None and self._has_many_cuts and not (omitted or isinstance(items, Items | EncodedList)):
             return encode(items, path, sort_keys=self.sort_keys)
-        added = self._added(items, trace, path) if omitted and trace and trace.digests == () else None
-        self._cuts[path] = added or _ListPlan(self, path, items, trace, omitted, left_out).trace
+        simple: ListTrace | None = None
+        if trace is not None and omitted:
+            simple = self._added(items, trace, path) if trace.digests == () else None
+        elif trace is not None and trace.digests:
+            if type(items) is list:  # its items are known by their texts, and nothing else
+                texts = encode_each(items, path, sort_keys=self.sort_keys)
+                items = EncodedList(fingerprints(texts), texts.__getitem__)
+            if isinstance(items, EncodedList):
+                simple = self._followed(items, trace)
+        self._cuts[path] = simple or _ListPlan(self, path, items, trace, omitted, left_out).trace
         return "[]"
 
     def _added(self, items: Sequence[Any] | EncodedList, known: ListTrace, path: Path) -> ListTrace | None:
@@ -241,6 +249,15 @@ class Planner:
         texts = encode_each(items, path, sort_keys=self.sort_keys)
         extents, chains = self._continued(known, texts) if texts else (stored, known.chains)
         return ListTrace(extents, None, fingerprints(texts), chains, known.omitted)
+
+    def _followed(self, items: EncodedList, known: ListTrace) -> ListTrace | None:
+        """The ordinary case: an encoded list that has only grown. None if it is not as simple: see `_ListPlan`."""
+        older, digests = known.digests or (), items.digests
+        if known.omitted or not self._may_continue(known.extents) or digests[: len(older)] != older:
+            return None
+        texts = [items.text(index) for index in range(len(older), len(digests))]
+        extents, chains = self._continued(known, texts) if texts else (known.extents, known.chains)
+        return ListTrace(extents, None, digests, chains)
 
     def _grown(self, items: Items[Any], known_field: FieldTrace, path: Path) -> ListTrace | None:
         """The ordinary case: a list of a state that has only grown. None if it is not as simple: see `_ListPlan`."""

@@ -190,5 +190,8 @@ class LoopLocks:
 
     def current(self, key: Hashable) -> asyncio.Lock:
         """The lock for a key in the running loop."""
-        locks = self._by_loop.setdefault(running_loop(), weakref.WeakValueDictionary())
+        loop = running_loop()
+        locks = self._by_loop.get(loop)
+        if locks is None:
+            locks = self._by_loop.setdefault(loop, weakref.WeakValueDictionary())
         return locks.setdefault(key, asyncio.Lock())

@@ -14,6 +14,7 @@ import threading
 import weakref
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
+from contextvars import Context, copy_context
 from queue import SimpleQueue
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -313,21 +314,47 @@ def _nothing() -> None:
     """Do nothing when the threads have ended: nobody waits for that."""
 
 
+class _Answer(asyncio.Future[T]):
+    """What a thread answers to the one task that waits for it.
+
+    The task goes on in the turn of the loop in which the answer comes. With a plain future, that would be the next
+    turn: a sixth more of the processor for each job.
+    """
+
+    _waiting: tuple[Callable[[Any], object], Context] | None = None
+
+    def add_done_callback(self, fn: Callable[[Any], object], /, *, context: Context | None = None) -> None:
+        self._waiting = fn, context or copy_context()
+
+    def cancel(self, msg: Any | None = None) -> bool:
+        if not super().cancel(msg):
+            return False
+        if self._waiting is not None:
+            go_on, context = self._waiting
+            self.get_loop().call_soon(go_on, self, context=context)
+        return True
+
+    def settle(self, result: Any, error: BaseException | None) -> None:
+        """Give the answer, unless the task has given up. For the loop to call."""
+        if self.done():
+            return
+        self.set_result(result) if error is None else self.set_exception(error)
+        if self._waiting is not None:
+            go_on, context = self._waiting
+            context.run(go_on, self)
+
+
 async def _run_on_thread(work: Callable[[R], T], submit: Callable[[Job], None]) -> T:
     """Let a thread do some work, and wait for the result."""
     loop = asyncio.get_running_loop()
-    future: asyncio.Future[T] = loop.create_future()
-
-    def settle(result: Any, error: BaseException | None) -> None:
-        if not future.done():
-            future.set_result(result) if error is None else future.set_exception(error)
+    answer: _Answer[T] = _Answer(loop=loop)
 
     def wanted(resource: R) -> T | None:
         # If the caller gave up while the work waited for its turn, a save must not happen after all.
-        return None if future.cancelled() else work(resource)
+        return None if answer.cancelled() else work(resource)
 
-    submit((wanted, lambda result, error: _call_on_loop(loop, settle, result, error)))
-    return await future
+    submit((wanted, lambda result, error: _call_on_loop(loop, answer.settle, result, error)))
+    return await answer
 
 
 def _call_on_loop(loop: asyncio.AbstractEventLoop, callback: Callable[..., None], *args: Any) -> None:

@@ -54,7 +54,8 @@ from locus.memory.model.records import (
 )
 from locus.memory.model.retention import Copied, OutlivedPage, Place, Retention
 from locus.memory.model.sizes import Measured
-from locus.memory.sealed.keys import SPACE, DataKeys, ThreadKeys, keys_of_all, no_key
+from locus.memory.model.spaces import DATA_KEYS
+from locus.memory.sealed.keys import DataKeys, ThreadKeys, keys_of_all, no_key
 from locus.memory.sealed.texts import (
     index_marks,
     opened_branch,
@@ -75,7 +76,7 @@ R = TypeVar("R")
 
 def sealed(engine: Engine, keyring: Keyring) -> SealedEngine:
     """An engine that keeps what it is given sealed in another one."""
-    return _over(engine, DataKeys(engine.key_space(SPACE), keyring, ""))
+    return _over(engine, DataKeys(engine.key_space(DATA_KEYS), keyring, ""))
 
 
 def _over(engine: Engine, keys: DataKeys) -> SealedEngine:

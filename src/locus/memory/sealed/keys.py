@@ -23,7 +23,6 @@ from locus.memory.model.codec import decode, encode_trusted
 from locus.memory.model.ids import new_id, shown_thread
 from locus.memory.model.records import ANY, Commit, Verdict
 
-SPACE: Final = "keys"
 CACHED_SECONDS: Final = 300.0
 MOST_CACHED: Final = 10_000
 _ATTEMPTS: Final = 4

@@ -10,6 +10,7 @@ from locus.looking.formatting import duration
 from locus.looking.previews import call_words, facts_of, first_words
 from locus.looking.tool_calls import results_beside, role_of, style_of
 from locus.memory.conversations import Utterance, utterance_of
+from locus.server.inspector.colours import Colouring
 from locus.server.inspector.images import images_of
 from locus.server.inspector.markdown import MarkdownNode, markdown, texts
 from locus.server.inspector.trees import folded, is_encoded
@@ -74,7 +75,7 @@ def items_shown(
     def shown(position: int, calls: list[CallShown]) -> ItemShown:
         rich = not raw and said[position].answers is None and said[position].role != "tool"
         one = _item(start + position, items[position], said[position], calls, whole)
-        nodes = markdown(one.text) if rich and one.text else None
+        nodes = markdown(one.text, colouring) if rich and one.text else None
         if nodes is not None and not _loses(nodes, one.text, terms):
             one = replace(one, rich=nodes)
         if room[0] > 0:
@@ -83,7 +84,7 @@ def items_shown(
             one = replace(one, images=images)
         return one
 
-    room = [_IMAGES]
+    room, colouring = [_IMAGES], Colouring()
     page: list[ItemShown] = []
     for position, utterance in enumerate(said):
         if position in results:

@@ -14,6 +14,8 @@ from urllib.parse import urlsplit
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
+from locus.server.inspector.colours import CodePiece, Colouring
+
 LONGEST: Final = 50_000
 _ELEMENTS: Final = frozenset(
     {
@@ -34,14 +36,16 @@ class MarkdownNode:
     """Where a link leads."""
     start: str = ""
     """The number that a list begins with, if that is not 1."""
+    code: list[CodePiece] = field(default_factory=list)
+    """The text in colours, if it is code."""
     children: list[MarkdownNode] = field(default_factory=list)
 
 
-def markdown(text: str) -> list[MarkdownNode] | None:
+def markdown(text: str, colouring: Colouring | None = None) -> list[MarkdownNode] | None:
     """The nodes of a text; None if it is too long to be read as Markdown."""
     if len(text) > LONGEST:
         return None
-    return _tree(_reader().parse(text))
+    return _tree(_reader().parse(text), colouring or Colouring())
 
 
 def _reader() -> MarkdownIt:
@@ -49,7 +53,7 @@ def _reader() -> MarkdownIt:
     return MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"])
 
 
-def _tree(tokens: Sequence[Token]) -> list[MarkdownNode]:
+def _tree(tokens: Sequence[Token], colouring: Colouring) -> list[MarkdownNode]:
     top = MarkdownNode("")
     open_nodes = [top]
     for token in tokens:
@@ -60,9 +64,9 @@ def _tree(tokens: Sequence[Token]) -> list[MarkdownNode]:
         elif token.nesting == -1:
             open_nodes.pop()
         elif token.type == "inline":
-            open_nodes[-1].children += _tree(token.children or [])
+            open_nodes[-1].children += _tree(token.children or [], colouring)
         else:
-            open_nodes[-1].children.append(_leaf(token))
+            open_nodes[-1].children.append(_leaf(token, colouring))
     return top.children
 
 
@@ -85,13 +89,14 @@ def _link(address: str) -> MarkdownNode:
     return MarkdownNode("a", address=address) if scheme in _SCHEMES else MarkdownNode("span")
 
 
-def _leaf(token: Token) -> MarkdownNode:
+def _leaf(token: Token, colouring: Colouring) -> MarkdownNode:
     if token.type in ("softbreak", "hardbreak"):
         return MarkdownNode("br")
     if token.type == "hr":
         return MarkdownNode("hr")
     if token.type in ("fence", "code_block"):
-        return MarkdownNode("pre", token.content)
+        language, *_ = [*token.info.split(maxsplit=1), ""]
+        return MarkdownNode("pre", token.content, code=colouring.pieces(token.content, language))
     if token.type == "code_inline":
         return MarkdownNode("code", token.content)
     if token.type == "image":

@@ -21,6 +21,7 @@ from locus import __version__
 from locus.core.media import bytes_text
 from locus.looking.formatting import ago, one_line, visible, visible_id
 from locus.server.auth import GRANT_KEY, Grant
+from locus.server.inspector.colours import with_marks
 from locus.server.inspector.words import marked
 from locus.wire.format import segment
 from locus.wire.problems import Problem
@@ -112,6 +113,7 @@ def _templates(base: str) -> Environment:
         pretty=pretty,
         indented=indented,
         marked=marked,
+        with_marks=with_marks,
     )
     templates.globals.update(url=partial(_url, base), base=base, version=__version__)
     return templates

@@ -16,7 +16,7 @@ from locus.memory.model.changes import MOST_ON_A_PAGE, PAGE
 from locus.memory.model.codec import decode, decode_head, encode, encode_trusted
 from locus.memory.model.comparison import LARGEST_PAGE, TooMuchText, payload_diff
 from locus.memory.model.ids import check_pattern
-from locus.memory.model.manifest import wanted
+from locus.memory.model.manifest import LONGEST_REMEMBERED, wanted
 from locus.memory.model.parts import Range, needed, page_of
 from locus.memory.model.payloads import dict_payload, payload_text
 from locus.memory.model.price import amount
@@ -320,7 +320,9 @@ class ThreadRoutes(Routes):
         size = await read_out(stored, lambda: self._size(stored, wanted(stored.manifest)))
         self._check_size(size, "this state")
         about = encode_trusted(entry_data(stored.entry))[:-1] + more
-        state = await made(request, size, lambda: _state_text(stored), times=2)  # the text, and its bytes
+        long = _takes_long(stored)
+        # The text, and its bytes.
+        state = await made(request, size, lambda: _state_text(stored), times=2, takes_long=long)
         return f'{about},"state":{state}}}'
 
     def _size(self, stored: Stored, extents: Iterable[Extent]) -> int:
@@ -343,7 +345,9 @@ class ThreadRoutes(Routes):
         self._check_size(size, "what these items are")
         try:
             # The stored text, the values, and the text of the answer.
-            text = await made(request, size + len(stored.manifest), lambda: _items_text(stored, part), times=4)
+            size += len(stored.manifest)
+            long = _takes_long(stored)
+            text = await made(request, size, lambda: _items_text(stored, part), times=4, takes_long=long)
         except ConfigurationError as error:  # the path of the query leads to no list
             raise Problem(422, "invalid_request", str(error)) from error
         return await text_response(request, text)
@@ -452,6 +456,11 @@ class ThreadRoutes(Routes):
             # Stored items have line breaks between them. Strings in JSON contain none.
             yield line.replace("\n", "").encode() + b"\n"
             share_of(request).give_back()
+
+
+def _takes_long(stored: Stored) -> bool:
+    """Whether the manifest is long: to decode it takes ten times as long as other texts."""
+    return len(stored.manifest) > LONGEST_REMEMBERED
 
 
 def _items_text(stored: Stored, part: Range) -> str:

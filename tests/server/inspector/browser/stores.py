@@ -138,4 +138,9 @@ SHOP_STEPS = (
     Message.assistant("", tool_calls=(ToolCall(id="3", name="last_payment", arguments={"customer": "ada"}),)),
     Message.tool(ToolResult(tool_call_id="3", name="last_payment", content="8.99", duration_ms=61)),
     Message.assistant("You paid **8.99**, and L is put aside until Saturday."),
+    Message.user("Can my own program ask for the price?"),
+    Message.assistant(
+        'Yes:\n\n```python\nfor size in ("M", "L"):  # both are in stock\n'
+        '    print(size, shop.get_price("Peak", size=size))\n```\n'
+    ),
 )

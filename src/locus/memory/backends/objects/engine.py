@@ -123,8 +123,10 @@ class ObjectEngine(Engine, KeepsWrites, FindsMetadata, Copies, Exports, Maintain
     async def examine(self) -> list[Finding]:
         asked = datetime.now(UTC)
         theirs = await self.store.server_time()
-        found = [] if theirs is None else clock(theirs, asked, SECOND)
-        return [*found, *await marker_findings(self.store, self._markers)]
+        return [] if theirs is None else clock(theirs, asked, SECOND)
+
+    async def examine_indexes(self) -> list[Finding]:
+        return await marker_findings(self.store, self._markers)
 
     async def commit(self, commit: Commit) -> Outcome:
         def propose(index: ThreadIndex) -> Proposal[Outcome]:

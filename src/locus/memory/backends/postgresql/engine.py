@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import replace
 from functools import partial
 from typing import Any, Self
 
@@ -37,7 +38,7 @@ from locus.memory.backends.sql import read as sql_read
 from locus.memory.backends.sql.engine import Operation, SQLServerEngine, Trouble, foreign_kind
 from locus.memory.backends.sql.flavour import Steps, run_steps_async
 from locus.memory.backends.sql.schema import check_format, script, space_tables
-from locus.memory.engine import CommitsTogether, CommitsWithWrites, Deadline, NotConfirmed
+from locus.memory.engine import CommitsTogether, CommitsWhole, CommitsWithWrites, Deadline, NotConfirmed
 from locus.memory.model.foreign import IN_POSTGRESQL
 from locus.memory.model.formats import oldest
 from locus.memory.model.parts import Part
@@ -60,7 +61,7 @@ from locus.memory.model.records import (
 _log = logging.getLogger(__name__)
 
 
-class PostgreSQLEngine(SQLServerEngine[PostgreSQLConnection], CommitsTogether, CommitsWithWrites):
+class PostgreSQLEngine(SQLServerEngine[PostgreSQLConnection], CommitsTogether, CommitsWhole, CommitsWithWrites):
     """Threads in PostgreSQL."""
 
     dialect = JSONB
@@ -265,6 +266,33 @@ class PostgreSQLEngine(SQLServerEngine[PostgreSQLConnection], CommitsTogether, C
         # One statement, which is a transaction by itself.
         connection.committing = True
         return await run_steps_async(operation(), connection.execute)
+
+    async def commit_whole(self, group: Sequence[Commit]) -> list[Outcome] | None:
+        attempts = 0
+
+        async def work(connection: PostgreSQLConnection) -> list[Outcome] | None:
+            nonlocal attempts
+            attempts += 1
+            known = group
+            if attempts > 1:
+                # An attempt whose answer was lost may have written them; then they are found by their ids and revs.
+                known = [replace(commit, fresh_id=False) for commit in group]
+            elif outcomes := await self._whole_at_once(connection, group):
+                return outcomes
+            operation = partial(self._threads.commit_all, known)
+            return await self._transact(connection, operation, writing=True, keep=lambda outcomes: outcomes is not None)
+
+        return await self._insist(work, repeatable=True)
+
+    async def _whole_at_once(self, connection: PostgreSQLConnection, group: Sequence[Commit]) -> list[Outcome] | None:
+        """Write all members in one statement, if nothing is in the way of any of them."""
+        operation = partial(postgresql_together.steps, self.sql, group, creating=True)
+        try:
+            written = await self._transact(connection, operation, writing=True, keep=lambda found: None not in found)
+        except psycopg.errors.LockNotAvailable:
+            return None
+        outcomes = [outcome for outcome in written if outcome is not None]
+        return outcomes if len(outcomes) == len(group) else None
 
     async def read(self, thread_id: str, namespace: str, checkpoint_id: str | None) -> Stored | None:
         return await self._read_one(partial(postgresql_read.read, self.sql, thread_id, namespace, checkpoint_id))

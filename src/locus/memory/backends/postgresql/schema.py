@@ -34,7 +34,7 @@ from string import Template
 from typing import Any, ClassVar
 
 from locus.errors import ConfigurationError
-from locus.memory.backends.sql.flavour import ItemFlavour, PackingFlavour
+from locus.memory.backends.sql.flavour import FormerItemsFlavour, PackingFlavour
 from locus.memory.backends.sql.schema import WRITE_COLUMNS, checked_name, read_migrations, read_script, statements_in
 from locus.memory.model.codec import Dialect
 
@@ -60,7 +60,7 @@ def numbered(statement: str) -> str:
     return re.sub(r"'[^']*'|\?", lambda found: found[0] if found[0] != "?" else f"${next(numbers)}", statement)
 
 
-class PostgreSQLFlavour(PackingFlavour, ItemFlavour):
+class PostgreSQLFlavour(PackingFlavour, FormerItemsFlavour):
     """The SQL of PostgreSQL: jsonb columns, and ids as text in the order of code points.
 
     A text column holds no NUL, so ids have `\\x01\\x01` in its place, and `\\x01\\x02` for the character 1.
@@ -123,12 +123,6 @@ class PostgreSQLFlavour(PackingFlavour, ItemFlavour):
     def has_table(self, table: str) -> tuple[str, Sequence[Any]]:
         # `to_regclass` alone may not see yet what another connection has created while this one waited.
         return "SELECT 1 FROM pg_class WHERE oid = to_regclass(?)", (table,)
-
-    def item_tables(self) -> tuple[str, ...]:
-        return self.migration(read_script(_PACKAGE, "items.sql"))
-
-    def contains(self, column: str) -> str:
-        return f"{column} @> ?::jsonb"
 
     def schema_exists(self) -> tuple[str, Sequence[Any]]:
         """A statement that returns a row if the schema of these tables exists."""

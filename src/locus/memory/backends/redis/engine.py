@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
 from redis.asyncio import RedisCluster
 from redis.exceptions import NoPermissionError
@@ -37,6 +38,7 @@ from locus.memory.backends.redis.load import (
     to_stored,
     which_arguments,
 )
+from locus.memory.backends.redis.portions import ATTEMPTS, MOST_RUNS, scan_runs, was_removed_from, with_headers
 from locus.memory.backends.redis.read import IndexReader
 from locus.memory.backends.redis.remove import ThreadContents, ThreadOutline
 from locus.memory.backends.redis.replicas import Replicas
@@ -78,6 +80,7 @@ from locus.memory.model.arguments import UNLIMITED
 from locus.memory.model.foreign import SDK_PREFIXES
 from locus.memory.model.formats import check_format, oldest
 from locus.memory.model.ids import Pattern, new_id, shown_thread
+from locus.memory.model.manifest import newest_runs
 from locus.memory.model.parts import Part
 from locus.memory.model.records import (
     Ancestor,
@@ -101,10 +104,7 @@ from locus.memory.model.trimming import MOST_ROWS
 
 _log = logging.getLogger(__name__)
 
-_ATTEMPTS = 100
-_RUNS_AT_ONCE = 500
-"""About how many runs a portion has, where a checkpoint has very many."""
-"""The number of times that a removal is planned because the thread has changed meanwhile."""
+T = TypeVar("T")
 
 _AT_ONCE = 64
 """The number of threads that are asked in one round trip."""
@@ -226,7 +226,10 @@ class RedisEngine(
         return None
 
     async def examine(self) -> list[Finding]:
-        return [*await findings(self._clients), *await index_findings(self._clients, self._layout)]
+        return await findings(self._clients)
+
+    async def examine_indexes(self) -> list[Finding]:
+        return await index_findings(self._clients, self._layout)
 
     async def stored_format(self) -> StoredFormat | None:
         (version,) = await self._clients.command("HMGET", self._layout.format_key, "version")
@@ -242,11 +245,13 @@ class RedisEngine(
 
     async def commit(self, commit: Commit) -> Outcome:
         keys = self._keys(commit.thread_id)
-        for _ in range(_ATTEMPTS):
-            arguments = commit_arguments(commit) if commit.replaces is None else await self._replacing_arguments(commit)
+        for _ in range(ATTEMPTS):
+            outline = None if commit.replaces is None else await self._outline(commit.thread_id)
+            arguments = commit_arguments(commit) if outline is None else _replacing_arguments(outline, commit)
             answer = await self._clients.run(scripts.COMMIT, keys, *arguments)
             if answer != [b"MOVED"]:
                 _check_complete(commit.thread_id, answer)
+                await self._after_replacing(outline)
                 return commit_outcome(commit, answer)
         raise _overtaken(commit.thread_id)
 
@@ -271,18 +276,33 @@ class RedisEngine(
             return ScriptCall(scripts.PUT_WRITES, keys, self._write_arguments(member))
         return None if member.replaces is not None else ScriptCall(scripts.COMMIT, keys, commit_arguments(member))
 
-    async def _replacing_arguments(self, commit: Commit) -> list[Any]:
-        outline = await self._outline(commit.thread_id)
-        # If that is another one than the commit may replace, the script refuses.
-        doomed = {
-            seq
-            for seq, entry in outline.entries.items()
-            if (entry.namespace, entry.checkpoint_id) == (commit.namespace, commit.checkpoint_id)
-        }
-        return commit_arguments(commit, outline.removal_arguments(doomed, replacement=commit), outline.version)
-
     async def _outline(self, thread_id: str) -> ThreadOutline:
-        return ThreadOutline(thread_id, await self._run(scripts.OUTLINE, thread_id))
+        answer = await self._with_headers(scripts.OUTLINE, thread_id, slice(4, 6))
+        return await _apart(len(answer[4]), partial(ThreadOutline, thread_id, answer))
+
+    async def _with_headers(self, script: Script, thread_id: str, place: slice) -> Any:
+        """Run OUTLINE or MEASURE. If the thread has very many runs, read about them in portions."""
+        answer = await self._run(script, thread_id)
+        if answer:
+            answer = await with_headers(self._clients, self._keys(thread_id), script, place, answer)
+            _check_complete(thread_id, answer)
+        return answer
+
+    async def _contents(self, thread_id: str) -> Any:
+        """Run CONTENTS. If the thread has very many runs, read them in portions."""
+        for _ in range(ATTEMPTS):
+            answer = await self._run(scripts.CONTENTS, thread_id)
+            if not answer:
+                return answer
+            *answer, version = answer
+            if not version:
+                return answer
+            found: dict[bytes, bytes] = {}
+            await scan_runs(self._clients, self._keys(thread_id), found.update)
+            if not await was_removed_from(self._clients, self._keys(thread_id), version):
+                answer[5] = [part for field in found.items() for part in field]
+                return answer
+        raise _overtaken(thread_id)
 
     async def read(self, thread_id: str, namespace: str, checkpoint_id: str | None) -> Stored | None:
         return await self._load(scripts.READ, (thread_id, namespace, checkpoint_id))
@@ -306,7 +326,7 @@ class RedisEngine(
         held: Base | None = None,
     ) -> Stored | None:
         thread_id, namespace, checkpoint_id = place
-        for _ in range(_ATTEMPTS):
+        for _ in range(ATTEMPTS):
             answer = await self._run(script, thread_id, *which_arguments(namespace, checkpoint_id), *arguments)
             if not is_many(answer):
                 stored = to_stored(thread_id, answer, part, held)
@@ -314,21 +334,12 @@ class RedisEngine(
                     is_asked(stored.entry, namespace, checkpoint_id)
                 return stored
             found = ManyRuns(thread_id, answer)
-            await self._read_in_portions(thread_id, found)
+            await scan_runs(self._clients, self._keys(thread_id), found.add)
             # As long as the checkpoint is there, so are its runs: a scan gives all that are there from begin to end.
             now = await self.entry(thread_id, namespace, found.entry.checkpoint_id)
             if now is not None and (now.seq, now.rev) == (found.entry.seq, found.entry.rev):
                 return found.stored(part)
         raise _overtaken(thread_id)
-
-    async def _read_in_portions(self, thread_id: str, found: ManyRuns) -> None:
-        _, _, _, runs, *_ = self._keys(thread_id)
-        cursor = b"0"
-        while True:
-            cursor, fields = await self._clients.command("HSCAN", runs, cursor, "COUNT", _RUNS_AT_ONCE)
-            found.add(fields)
-            if int(cursor) == 0:
-                return
 
     async def entry(self, thread_id: str, namespace: str, checkpoint_id: str | None) -> Entry | None:
         answer = await self._run(scripts.ENTRY, thread_id, *which_arguments(namespace, checkpoint_id))
@@ -363,22 +374,47 @@ class RedisEngine(
         if namespace is None and seqs is None:
             return await self._delete_thread(thread_id)
         maybe_removed: set[int] = set()
-        for _ in range(_ATTEMPTS):
+        for _ in range(ATTEMPTS):
             outline = await self._outline(thread_id)
             doomed = outline.select(namespace, seqs)
             if not doomed:
                 await self.confirm(thread_id)
                 return len(maybe_removed)
             everything = len(doomed) == len(outline.entries)
-            plan = ["all"] if everything else ["some", *outline.removal_arguments(doomed)]
+            planned = partial(outline.removal_arguments, doomed)
+            plan = ["all"] if everything else ["some", *await _apart(len(outline.runs), planned)]
             removed, repeated = await self._clients.run_reporting_repeats(
                 scripts.REMOVE, self._keys(thread_id), thread_id, outline.version, *plan
             )
             if removed >= 0:
+                if outline.leaves_runs:
+                    outline.was_removed(doomed)
+                    await self._remove_leftovers(thread_id, outline)
                 return int(removed)
             # An answer was lost. What is gone at the next look may have been removed by this call.
             maybe_removed = doomed if repeated else set()
         raise _overtaken(thread_id)
+
+    async def _remove_leftovers(self, thread_id: str, outline: ThreadOutline | None = None) -> None:
+        """Remove the runs that nothing needs any more. If others change the thread meanwhile, look at it again."""
+        for _ in range(ATTEMPTS):
+            known = outline or await self._outline(thread_id)
+            plans = known.leftovers()
+            while plan := await asyncio.to_thread(next, plans, None):
+                removed, _ = await self._clients.run_reporting_repeats(
+                    scripts.REMOVE, self._keys(thread_id), thread_id, known.version, "some", *plan
+                )
+                if removed < 0:
+                    outline = None
+                    break
+            else:
+                return
+        raise _overtaken(thread_id)
+
+    async def _after_replacing(self, outline: ThreadOutline | None) -> None:
+        """Remove the runs that a commit has left of a checkpoint that it replaced."""
+        if outline is not None and outline.leaves_runs:
+            await self._remove_leftovers(outline.thread_id)
 
     async def confirm(self, thread_id: str | None = None) -> None:
         """Wait for replicas. WAIT answers for one stream of changes; each node of a cluster has its own."""
@@ -394,7 +430,7 @@ class RedisEngine(
     async def trim(self, thread_id: str, seqs: Mapping[int, str]) -> int:
         """Remove checkpoints in portions: while a script runs, the server does nothing else."""
         removed, maybe = 0, set[int]()
-        for _ in range(_ATTEMPTS if len(seqs) > MOST_ROWS else 0):
+        for _ in range(ATTEMPTS if len(seqs) > MOST_ROWS else 0):
             outline = await self._outline(thread_id)
             removed += len(maybe - outline.entries.keys())
             # Those that are left for `delete` may be all that the thread has.
@@ -471,8 +507,16 @@ class RedisEngine(
             yield OutlivedPage(after, len(thread_ids), list(filter(None, outlived)), damaged)
 
     async def measure(self, thread_id: str) -> Measured | None:
-        answer = await self._run(scripts.MEASURE, thread_id)
-        return to_measured(thread_id, answer) if answer else None
+        answer = await self._with_headers(scripts.MEASURE, thread_id, slice(4, 7))
+        if not answer:
+            return None
+        measured = await _apart(len(answer[4]), partial(to_measured, thread_id, answer))
+        if len(measured.runs) <= MOST_RUNS:
+            return measured
+        # Checkpoints may have come while these were read in portions.
+        newest = newest_runs(checkpoint.manifest for checkpoint in measured.checkpoints)
+        runs = {run: size for run, size in measured.runs.items() if run.number <= newest.get(run.branch, -1)}
+        return Measured(measured.checkpoints, runs, measured.writes)
 
     async def _ask_all(self, script: Script, thread_ids: Sequence[str], *arguments: Any) -> list[Any]:
         return await self._clients.run_all([ScriptCall(script, self._keys(name), arguments) for name in thread_ids])
@@ -490,10 +534,11 @@ class RedisEngine(
         return 0
 
     async def copy(self, source: str, dest: str, copied: Copied) -> int:
-        answer = await self._run(scripts.CONTENTS, source)
+        answer = await self._contents(source)
         if not answer:
             return 0
-        count, arguments = ThreadContents(answer).copy_arguments(dest, new_id(), copied)
+        contents = await _apart(len(answer[5]), partial(ThreadContents, answer))
+        count, arguments = await _apart(len(answer[5]), partial(contents.copy_arguments, dest, new_id(), copied))
         if not count:
             return 0
         created = await self._clients.run(scripts.CREATE, self._keys(dest), *arguments)
@@ -502,8 +547,11 @@ class RedisEngine(
         return count if created else -1
 
     async def export(self, thread_id: str, after_seq: int, limit: int, known: Mapping[str, int]) -> Exported:
-        answer = await self._run(scripts.CONTENTS, thread_id)
-        return ThreadContents(answer).export(thread_id, after_seq, known) if answer else Exported([], [])
+        answer = await self._contents(thread_id)
+        if not answer:
+            return Exported([], [])
+        contents = await _apart(len(answer[5]), partial(ThreadContents, answer))
+        return await _apart(len(answer[5]), partial(contents.export, thread_id, after_seq, known))
 
     async def search(self, terms: Sequence[str], limit: int, prefix: str = "") -> list[Hit]:
         if not self._search:
@@ -523,6 +571,21 @@ class RedisEngine(
 
     async def close(self) -> None:
         await self._clients.close()
+
+
+async def _apart(rows: int, work: Callable[[], T]) -> T:
+    """Do what takes long, for so many rows, in a thread of its own, so that the event loop goes on."""
+    return await asyncio.to_thread(work) if rows > MOST_RUNS else work()
+
+
+def _replacing_arguments(outline: ThreadOutline, commit: Commit) -> list[Any]:
+    # If that is another one than the commit may replace, the script refuses.
+    doomed = {
+        seq
+        for seq, entry in outline.entries.items()
+        if (entry.namespace, entry.checkpoint_id) == (commit.namespace, commit.checkpoint_id)
+    }
+    return commit_arguments(commit, outline.removal_arguments(doomed, replacement=commit), outline.version)
 
 
 def _check_complete(thread_id: str, answer: Any) -> None:

@@ -7,7 +7,8 @@ made here, and the scripts REMOVE and COMMIT carry it out if the thread is still
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import chain
 from typing import Any
 
@@ -39,6 +40,9 @@ from locus.memory.model.records import Commit, Entry, Exported, Extent, RunInfo,
 from locus.memory.model.retention import Copied, Removal, chosen_in, plan_removal, unneeded_runs
 from locus.memory.model.trimming import Portion, Trimming
 
+MOST_RUNS_AT_ONCE = 2_000
+"""The most runs that one step removes."""
+
 
 class ThreadOutline:
     """A thread at one version, without payloads and items, as OUTLINE answers it."""
@@ -47,6 +51,9 @@ class ThreadOutline:
         version, seqs, entries, extents, names, headers = answer
         self.thread_id = thread_id
         self.version: bytes = version
+        self.leaves_runs = False
+        """Whether the removal that was planned last leaves runs for `leftovers`."""
+        self._planned = Removal([], {})
         self._raw = {int(seq): entry for seq, entry in zip(seqs, entries, strict=True)}
         self.rows = {seq: to_stored_entry(thread_id, seq, entry) for seq, entry in self._raw.items()}
         try:
@@ -68,7 +75,11 @@ class ThreadOutline:
         }
 
     def removal_arguments(self, doomed: Collection[int], replacement: Commit | None = None) -> list[Any]:
-        """The plan that `remove` in `lua/shared/changes.lua` takes. A `replacement` keeps the runs that it needs."""
+        """The plan that `remove` in `lua/shared/changes.lua` takes. A `replacement` keeps the runs that it needs.
+
+        It removes so many runs at most that nobody waits for long, and leaves others, which nothing needs any more, for
+        `leftovers`: whoever is killed before that leaves the thread whole, and a later removal finds them.
+        """
         self._check()
         stay: dict[int, list[Extent]] = {seq: extents for seq, extents in self.extents.items() if seq not in doomed}
         runs = list(self.runs)
@@ -76,7 +87,21 @@ class ThreadOutline:
             stay[-1] = list(replacement.extents or wanted(replacement.manifest))
             runs += [RunInfo(*run[:4]) for run in (*replacement.runs, *replacement.values)]
         plan = plan_removal(stay, list(self.entries.values()), doomed, runs)
-        return self._arguments([self.entries[seq] for seq in sorted(doomed)], plan, runs)
+        self.leaves_runs = len(plan.runs) > MOST_RUNS_AT_ONCE
+        self._planned = replace(plan, runs=plan.runs[:MOST_RUNS_AT_ONCE])
+        return self._arguments([self.entries[seq] for seq in sorted(doomed)], self._planned, runs)
+
+    def was_removed(self, doomed: Collection[int]) -> None:
+        """Apply the removal that was planned last to the outline."""
+        self.after(Portion([self.entries[seq] for seq in doomed], self._planned.runs, ()), self._planned)
+
+    def leftovers(self) -> Iterator[list[Any]]:
+        """Plans of removals of runs that nothing needs. Each is for the version that the one before it leaves."""
+        unneeded = plan_removal(self.extents, list(self.entries.values()), (), self.runs).runs
+        for first in range(0, len(unneeded), MOST_RUNS_AT_ONCE):
+            plan = Removal(unneeded[first : first + MOST_RUNS_AT_ONCE], {})
+            yield self._arguments([], plan, self.runs)
+            self.after(Portion((), plan.runs, ()), plan)
 
     def _arguments(self, gone: Sequence[Entry], plan: Removal, runs: Sequence[RunInfo]) -> list[Any]:
         return [

@@ -76,6 +76,7 @@ ANCESTORS = _load("ancestors")
 ORPHANS = _load("orphans")
 OUTLINE = _load("outline")
 MEASURE = _load("measure")
+RUN_HEADERS = _load("run_headers")
 CONTENTS = _load("contents")
 
 # Read and clean the index of a bucket.

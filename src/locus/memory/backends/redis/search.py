@@ -28,6 +28,7 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 from locus.errors import CorruptCheckpointError
 from locus.memory.backends.redis import scripts
 from locus.memory.backends.redis.client import RedisClients
+from locus.memory.backends.redis.portions import with_headers
 from locus.memory.backends.redis.remove import ThreadOutline
 from locus.memory.backends.redis.schema import Layout, thread_in, to_payload, to_run
 from locus.memory.backends.redis.scripts import ScriptCall
@@ -197,8 +198,9 @@ class RedisSearch:
         answers = await self._clients.run_all([ScriptCall(scripts.OUTLINE, keys(name)) for name in unknown])
         for thread_id, answer in zip(unknown, answers, strict=True):
             # Loading a thread that has lost keys reports that.
-            is_there = answer[0] not in (b"DAMAGED", b"BROKEN") and answer[1]
-            outlines[thread_id] = ThreadOutline(thread_id, answer) if is_there else None
+            found = await with_headers(self._clients, keys(thread_id), scripts.OUTLINE, slice(4, 6), answer)
+            is_there = found[0] not in (b"DAMAGED", b"BROKEN") and found[1]
+            outlines[thread_id] = ThreadOutline(thread_id, found) if is_there else None
         calls = [ScriptCall(scripts.DOCUMENT_SOURCE, keys(thread_id), (name,)) for thread_id, name, _ in documents]
         hits: list[Hit] = []
         for (thread_id, name, points), text in zip(documents, await self._clients.run_all(calls), strict=True):

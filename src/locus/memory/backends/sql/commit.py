@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from operator import attrgetter
 from typing import Any
 
 from locus.errors import CorruptCheckpointError
@@ -35,6 +36,7 @@ from locus.memory.model.records import (
     Run,
     RunInfo,
     TaskWrites,
+    Verdict,
     Write,
 )
 from locus.memory.model.retention import Copied, Line, Place, Removal, ancestors, cut, plan_removal, unneeded_runs
@@ -417,6 +419,15 @@ class SQLThreads:
             if changed is not None:
                 changed.append(thread)
         return outcome
+
+    def commit_all(self, commits: Sequence[Commit]) -> Steps[list[Outcome] | None]:
+        """Write commits of different threads. None if one is refused; then the transaction has to be rolled back."""
+        outcomes: dict[str, Outcome] = {}
+        for commit in sorted(commits, key=attrgetter("thread_id")):  # in an order that all have in common
+            outcomes[commit.thread_id] = yield from self.commit(commit)
+            if outcomes[commit.thread_id].verdict is not Verdict.COMMITTED:
+                return None
+        return [outcomes[commit.thread_id] for commit in commits]
 
     def put_all(self, tasks: Iterable[TaskWrites]) -> Steps[None]:
         """Put the pending writes of some tasks."""

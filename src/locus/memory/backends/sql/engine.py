@@ -26,7 +26,7 @@ from functools import partial
 from operator import attrgetter
 from typing import Any, ClassVar, Generic, Self, TypeVar
 
-from locus.errors import ConfigurationError
+from locus.errors import ConfigurationError, CorruptCheckpointError
 from locus.memory.backends.sql import read as sql_read
 from locus.memory.backends.sql import remove as sql_remove
 from locus.memory.backends.sql import search as sql_search
@@ -45,6 +45,7 @@ from locus.memory.engine import (
     Exports,
     FindsMetadata,
     KeepsWrites,
+    ListsVersions,
     Maintains,
     NothingCommitted,
     Searches,
@@ -94,7 +95,7 @@ async def foreign_kind(connection: Any, schema: str, values: Sequence[Any], kind
     return kind_of_tables([(str(table), str(column)) for table, column in columns], kinds)
 
 
-class SQLEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies, Exports, Maintains):
+class SQLEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, ListsVersions, Copies, Exports, Maintains):
     """Threads in SQL tables: the operations that are the same steps in every SQL database.
 
     A subclass carries steps out: `_read`, `_write` and `_change`. It adds the save, the search and the look-up by
@@ -162,6 +163,12 @@ class SQLEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies, E
     async def newest(self, prefix: str, after: str, limit: int) -> Contents:
         return await self._read(partial(sql_read.newest, self.sql, prefix, after, limit, at_once=self.reads_at_once))
 
+    async def versions(self, prefix: str, after: str, limit: int) -> list[tuple[str, str]]:
+        return await self._read(partial(sql_read.versions, self.sql, prefix, after, limit), at_once=True)
+
+    async def newest_of(self, thread_ids: Sequence[str]) -> list[Stored | CorruptCheckpointError | None]:
+        return await self._read(partial(sql_read.newest_of, self.sql, thread_ids, at_once=self.reads_at_once))
+
     async def threads(self, pattern: Pattern, limit: int | None) -> list[str]:
         return await self._read(partial(sql_read.threads, self.sql, pattern, limit))
 
@@ -219,15 +226,16 @@ class SQLEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies, E
     async def export(self, thread_id: str, after_seq: int, limit: int, known: Mapping[str, int]) -> Exported:
         return await self._read(partial(sql_read.export, self.sql, thread_id, after_seq, limit, known), at_once=True)
 
-    async def carry_out(self, operation: Operation[T], *, writing: bool, alone: bool = False) -> T:
+    async def carry_out(self, operation: Operation[T], *, writing: bool) -> T:
         """Carry out steps on tables that are not the engine's own, in one transaction.
 
-        `alone`: there is only one step, which needs no transaction. The steps may be carried out twice if a connection
-        is lost.
+        They may be carried out twice if a connection is lost.
         """
-        if writing:
-            return await self._write(operation, repeatable=True, alone=alone)
-        return await self._read(operation, at_once=not alone)
+        return await (self._write(operation, repeatable=True) if writing else self._read(operation, at_once=True))
+
+    async def change(self, change: ThreadChange[T]) -> T:
+        """Carry out steps that change threads, and what else is in the database, in one transaction."""
+        return await self._change(change, repeatable=True)
 
 
 class Connection(ABC):

@@ -469,24 +469,20 @@ class PackingFlavour(Flavour):
         return self.read_json(value) if data is None else unpacked(data)
 
 
-class ItemFlavour(Flavour, ABC):
-    """The SQL of a database that keeps items beside its threads (`locus.memory.item_table`)."""
+class FormerItemsFlavour(Flavour, ABC):
+    """The SQL of a database that may have the old table of items (see `locus.memory.long_term.old_items`)."""
 
-    @abstractmethod
-    def item_tables(self) -> tuple[str, ...]:
-        """The statements that create the tables of items."""
+    def former_table(self, name: str) -> str:
+        """The name of one of the old tables, in statements on a connection of another key space."""
+        return self.table(name)
 
     @abstractmethod
     def has_table(self, table: str) -> tuple[str, Sequence[Any]]:
-        """A statement that returns a row if a table, named as `table` does, exists."""
+        """A statement that returns a row if a table, named as `former_table` does, exists."""
 
     def migration_lock(self) -> tuple[str, Sequence[Any]] | None:
-        """A statement after which no other transaction creates or migrates tables until this one ends.
+        """A statement after which no other transaction migrates tables until this one ends.
 
         None if every transaction that writes has such a lock.
         """
         return None
-
-    def contains(self, column: str) -> str:
-        """A condition that a JSON column contains the object `?`; "" if the database cannot tell."""
-        return ""

@@ -531,19 +531,59 @@ def newest(sql: Flavour, prefix: str, after: str, limit: int, *, at_once: bool) 
     by_id = {sql.read_text(row[0]): row for row in rows}
     found: list[Stored | CorruptCheckpointError | None] = []
     for thread_id in ids:
-        row, stored = by_id.get(thread_id), None
-        try:
-            one = None if row is None else CheckpointRow(*row)
-            yield from sql.proven(one, thread_id, DEFAULT_NAMESPACE, None)
-            stored = None if one is None else sql.read_checkpoint(one)
-            if stored is not None and wanted(stored.manifest):
-                stored = yield from read(sql, thread_id, DEFAULT_NAMESPACE, None, at_once=at_once)
-            found.append(stored)
-        except CorruptCheckpointError as error:
-            found.append(error)
-        if stored is not None and stored.runs and not has_room(found):
+        one = yield from _newest_in(sql, thread_id, by_id.get(thread_id), at_once=at_once)
+        found.append(one)
+        if isinstance(one, Stored) and one.runs and not has_room(found):
             break
     return contents_of(ids, found, limit)
+
+
+def versions(sql: Flavour, prefix: str, after: str, limit: int) -> Steps[list[tuple[str, str]]]:
+    """List a page of threads with the ids of their newest checkpoints in the default namespace."""
+    here, values = within(sql, prefix)
+    if after:
+        here, values = f"{here} AND t.thread_id > ?", [*values, sql.text(after)]
+    rows = yield (
+        f"SELECT t.thread_id, c.checkpoint_id FROM {sql.joined} WHERE {here} AND {sql.alive} AND c.namespace = ?"
+        f" AND NOT {sql.passed} ORDER BY t.thread_id LIMIT ?",
+        (*values, sql.now(), sql.text(DEFAULT_NAMESPACE), limit),
+    )
+    return [(sql.read_text(thread_id), sql.read_text(checkpoint_id)) for thread_id, checkpoint_id in rows]
+
+
+def newest_of(
+    sql: Flavour, thread_ids: Sequence[str], *, at_once: bool
+) -> Steps[list[Stored | CorruptCheckpointError | None]]:
+    """Read the newest checkpoints of these threads, many in one statement."""
+    by_id: dict[str, Row] = {}
+    for some in portions(thread_ids):
+        # A power of two, so that a connection prepares few statements.
+        filled = [*some, *some[-1:] * ((1 << (len(some) - 1).bit_length()) - len(some))]
+        rows = yield (
+            f"SELECT {sql.stored} FROM {sql.joined} WHERE t.thread_id IN {marks(len(filled))} AND {sql.alive}"
+            f" AND c.namespace = ? AND NOT {sql.passed}",
+            (*map(sql.text, filled), sql.now(), sql.text(DEFAULT_NAMESPACE)),
+        )
+        by_id |= {sql.read_text(row[0]): row for row in rows}
+    found: list[Stored | CorruptCheckpointError | None] = []
+    for thread_id in thread_ids:
+        found.append((yield from _newest_in(sql, thread_id, by_id.get(thread_id), at_once=at_once)))
+    return found
+
+
+def _newest_in(
+    sql: Flavour, thread_id: str, row: Row | None, *, at_once: bool
+) -> Steps[Stored | CorruptCheckpointError | None]:
+    """The newest checkpoint of a thread, of which this is the row; or why it cannot be read."""
+    try:
+        one = None if row is None else CheckpointRow(*row)
+        yield from sql.proven(one, thread_id, DEFAULT_NAMESPACE, None)
+        stored = None if one is None else sql.read_checkpoint(one)
+        if stored is not None and wanted(stored.manifest):
+            return (yield from read(sql, thread_id, DEFAULT_NAMESPACE, None, at_once=at_once))
+    except CorruptCheckpointError as error:
+        return error
+    return stored
 
 
 def unlisted(sql: Flavour, prefix: str, after: str, limit: int) -> Steps[list[str]]:

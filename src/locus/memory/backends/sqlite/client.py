@@ -118,6 +118,8 @@ class SQLiteFile:
         self._looked_at = 0.0
         self._little_space = False
         self._query: Query | None = None
+        self.counted: tuple[Any, tuple[Any, ...]] | None = None
+        """The state that was counted last, and what tells that nobody has written since."""
 
     def after_write(self, connection: sqlite3.Connection) -> None:
         """Keep the journal short while there is little space. Never raises: what was written is written.

@@ -11,10 +11,10 @@ import sqlite3
 import time
 import weakref
 from collections.abc import Callable, Hashable, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from datetime import datetime
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 from uuid import uuid4
 
 from locus.errors import (
@@ -53,7 +53,15 @@ from locus.memory.backends.sqlite.schema import (
     script,
     sql_of,
 )
-from locus.memory.engine import CommitsTogether, CommitsWithWrites, Deadline, Engine, NothingCommitted, TellsState
+from locus.memory.engine import (
+    CommitsTogether,
+    CommitsWhole,
+    CommitsWithWrites,
+    Deadline,
+    Engine,
+    NothingCommitted,
+    TellsState,
+)
 from locus.memory.model.records import (
     Base,
     Commit,
@@ -78,6 +86,10 @@ NOT_UTF_8 = "Could not decode to UTF-8"
 """The beginning of the driver's error for a damaged text."""
 
 
+class _Refused(Exception):
+    """One of several commits cannot be written, so the others are not, either."""
+
+
 def _stored_version(file: SQLiteFile) -> int:
     """The format of the tables in a file; 0 if there are none."""
     return checked_version(file.current(), reading=True) if file.is_there() else 0
@@ -92,7 +104,7 @@ def _carry_out(change: ThreadChange[T], connection: sqlite3.Connection) -> T:
         return execute(connection, change(SQLiteThreads(connection)))
 
 
-class SQLiteEngine(SQLEngine, CommitsTogether, CommitsWithWrites, TellsState):
+class SQLiteEngine(SQLEngine, CommitsTogether, CommitsWhole, CommitsWithWrites, TellsState):
     """Threads in an SQLite file."""
 
     # The text of SQLite's own error may have what it could not read of a damaged file.
@@ -115,6 +127,7 @@ class SQLiteEngine(SQLEngine, CommitsTogether, CommitsWithWrites, TellsState):
     ) -> None:
         """`tables` is how the names of all tables begin."""
         self._path = path
+        self._tables = tables
         self._identity = f"sqlite:{path}" if path != IN_MEMORY else f"sqlite::memory:{uuid4().hex}"
         self._identity += "" if tables == TABLES else f"/{tables}"
         self._with_tables = partial(
@@ -239,15 +252,22 @@ class SQLiteEngine(SQLEngine, CommitsTogether, CommitsWithWrites, TellsState):
             await asyncio.sleep(min(time.monotonic() - began, LONGEST_PAUSE))
         return result
 
+    async def carry_out(self, operation: Operation[T], *, writing: bool) -> T:
+        if not writing and not await self._reader.run(SQLiteFile.is_there):
+            raise self.nothing_there()
+        return await super().carry_out(operation, writing=writing)
+
     async def examine(self) -> list[Finding]:
-        return await self._reader.run(lambda file: findings(file.current()))
+        return await self._reader.run(lambda file: findings(file.current(), self._tables))
 
     async def stored_format(self) -> StoredFormat | None:
         stored = await self._reader.run(_stored_version)
-        return StoredFormat(stored, len(MIGRATIONS), script(stored) if stored else "")
+        migration = script(stored).replace(TABLES, self._tables) if stored else ""
+        return StoredFormat(stored, len(MIGRATIONS), migration)
 
     async def mend(self, finding: Finding) -> None:
-        await self._in_transaction(lambda connection: connection.execute(finding.repair))
+        statement = finding.repair.replace(self._tables, TABLES)  # the connection puts the names of its tables in
+        await self._in_transaction(lambda connection: connection.execute(statement))
 
     async def read_with_writes(
         self, thread_id: str, namespace: str, checkpoint_id: str | None, held: Base | None
@@ -286,11 +306,38 @@ class SQLiteEngine(SQLEngine, CommitsTogether, CommitsWithWrites, TellsState):
 
         return await self._run(self._writer, work)
 
+    async def commit_whole(self, group: Sequence[Commit]) -> list[Outcome] | None:
+        def work(connection: sqlite3.Connection) -> list[Outcome]:
+            outcomes = []
+            for commit in group:
+                outcomes.append(commit_within(connection, commit))
+                if outcomes[-1].verdict is not Verdict.COMMITTED:
+                    raise _Refused
+            return outcomes
+
+        with suppress(_Refused):
+            return await self._in_transaction(work)
+        return None
+
     async def find(self, key: str, value: str, limit: int, prefix: str = "") -> list[Entry]:
         return await self._read(partial(sqlite_read.find, self.sql, key, metadata_value(value), limit, prefix))
 
     async def state(self) -> Hashable:
-        return await self._read(partial(sqlite_read.state, self.sql), at_once=True)
+        query = Query(self._query_timeout)
+        return await self._run(self._reader, lambda file: file.read(partial(self._state, file), query))
+
+    def _state(self, file: SQLiteFile, connection: sqlite3.Connection, query: Query) -> tuple[Any, ...]:
+        """The state, which is counted only if this connection or another one has written since the last time."""
+        ((version,),) = connection.execute("PRAGMA data_version").fetchall()
+        writes = connection, version, connection.total_changes
+        if file.counted is None or file.counted[0] != writes:
+            file.counted = writes, execute(connection, sqlite_read.state(self.sql), query)
+        return file.counted[1]
+
+    async def changed(self, since: Hashable, prefix: str) -> list[str] | None:
+        if not isinstance(since, tuple):
+            return None
+        return await self._read(partial(sqlite_read.changed, self.sql, since, prefix), at_once=True)
 
     async def search_until(self, terms: Sequence[str], limit: int, prefix: str, deadline: Deadline) -> Hits:
         indexed = await self._index_until(deadline)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import sqlite3
 
-from locus.memory.backends.sqlite.schema import MIGRATIONS, version
+from locus.memory.backends.sqlite.schema import MIGRATIONS, TABLES, version
 from locus.memory.model.findings import missing_indexes
 from locus.memory.model.records import Finding
 
@@ -14,8 +14,9 @@ _INDEXES = "SELECT name FROM sqlite_master WHERE type = 'index'"
 _MOST_SAID = 3
 
 
-def findings(connection: sqlite3.Connection) -> list[Finding]:
-    return [*_damage(connection), *_missing_indexes(connection)]
+def findings(connection: sqlite3.Connection, tables: str) -> list[Finding]:
+    """Examine a file. `tables` is how the names of its tables begin."""
+    return [*_damage(connection), *_missing_indexes(connection, tables)]
 
 
 def _damage(connection: sqlite3.Connection) -> list[Finding]:
@@ -37,10 +38,10 @@ def _damage(connection: sqlite3.Connection) -> list[Finding]:
     ]
 
 
-def _missing_indexes(connection: sqlite3.Connection) -> list[Finding]:
+def _missing_indexes(connection: sqlite3.Connection, tables: str) -> list[Finding]:
     # Of the format that the file has: one that is only read may be older.
     wanted = {
-        name: statement
+        name.replace(TABLES, tables): statement.replace(TABLES, tables)
         for step in MIGRATIONS[: version(connection)]
         for statement in step
         for name in _INDEX.findall(statement)

@@ -21,7 +21,7 @@ from typing import Any
 from zlib import crc32
 
 from locus.errors import CorruptCheckpointError
-from locus.memory.backends.sql.flavour import ItemFlavour, Row, Steps, packed, unpacked
+from locus.memory.backends.sql.flavour import FormerItemsFlavour, Row, Steps, packed, unpacked
 from locus.memory.backends.sql.schema import RUN_INFO, WRITE_COLUMNS, WRITE_KEY, CheckpointRow
 from locus.memory.model.codec import check_sum, checksum, run_checksum
 from locus.memory.model.ids import shown_thread
@@ -92,7 +92,7 @@ def _old_checksum(sealed: object, what: str) -> int | None:
     return int(found) if found else None
 
 
-class SealedFlavour(ItemFlavour):
+class SealedFlavour(FormerItemsFlavour):
     """The SQL of a file of some format, with all that proves its rows."""
 
     checkpoint_proof = ("checksum", "previous", "seal")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from locus.memory.backends.sql import read as sql_read
 from locus.memory.backends.sql.flavour import Steps
 from locus.memory.backends.sqlite.schema import SQLiteFlavour
@@ -37,3 +39,22 @@ def state(sql: SQLiteFlavour) -> Steps[tuple[object, ...]]:
     newest = yield f"SELECT c.id, c.rev FROM {sql.checkpoints} c ORDER BY c.id DESC LIMIT 1", ()
     counted = yield f"SELECT COUNT(*) FROM {sql.checkpoints} c", ()
     return (*map(tuple, newest), *map(tuple, counted))
+
+
+def changed(sql: SQLiteFlavour, since: tuple[Any, ...], prefix: str) -> Steps[list[str] | None]:
+    """List the threads of a prefix that got checkpoints since a state; None if anything was removed.
+
+    The newest one of then has its id still, so those that came later have higher ones, and no id was used twice.
+    """
+    if len(since) != 2:
+        return None
+    (newest, rev), (before,) = since
+    if list(map(tuple, (yield f"SELECT c.rev FROM {sql.checkpoints} c WHERE c.id = ?", (newest,)))) != [(rev,)]:
+        return None
+    ((now,),) = yield f"SELECT COUNT(*) FROM {sql.checkpoints} c", ()
+    ((added,),) = yield f"SELECT COUNT(*) FROM {sql.checkpoints} c WHERE c.id > ?", (newest,)
+    if now != before + added:
+        return None
+    here, values = sql_read.within(sql, prefix)
+    names = yield f"SELECT DISTINCT t.thread_id FROM {sql.joined} WHERE c.id > ? AND {here}", (newest, *values)
+    return [sql.read_text(name) for (name,) in names]

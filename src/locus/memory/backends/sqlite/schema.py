@@ -28,7 +28,7 @@ from datetime import UTC, datetime
 from functools import cache
 from typing import Any
 
-from locus.memory.backends.sql.schema import read_migrations, read_script, statements_in
+from locus.memory.backends.sql.schema import read_migrations, statements_in
 from locus.memory.backends.sqlite.proofs import SEALED, SealedFlavour
 from locus.memory.model.foreign import FOREIGN_TABLES, IN_SQLITE, kind_of_tables
 from locus.memory.model.formats import check_format, oldest
@@ -42,11 +42,11 @@ MIGRATIONS = tuple(statements_in(script) for script in read_migrations(_PACKAGE)
 class SQLiteFlavour(SealedFlavour):
     lock = ""  # a writing transaction locks the whole file
 
-    def item_tables(self) -> tuple[str, ...]:
-        return statements_in(read_script(_PACKAGE, "items.sql"), prefix=self.prefix)
+    def former_table(self, name: str) -> str:
+        return self.table(name).upper()  # a connection of another key space puts its name into those that begin so
 
     def has_table(self, table: str) -> tuple[str, Sequence[Any]]:
-        return "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?", (table,)
+        return "SELECT 1 FROM sqlite_master WHERE type = 'table' AND upper(name) = ?", (table,)
 
     def pairs(self, count: int) -> str:
         return f"(VALUES {', '.join(['(?, ?)'] * count)})"

@@ -21,6 +21,7 @@ from locus.looking.saves import saves_of
 from locus.looking.turns import Save, Status, Turn, turns_of
 from locus.memory.model.ids import MAX_ID_LENGTH
 from locus.memory.model.records import Entry
+from locus.memory.origins import origin_of
 from locus.memory.store import CheckpointStore
 from locus.memory.titles import title_of
 from locus.server.inspector.lines import Line, lines_of
@@ -195,12 +196,14 @@ def routes(pages: Pages) -> list[Route]:
         if not query.quiet:
             rows = folded(rows)
         title = await title_of(pages.store, entries[0]) if entries else None
+        forked_from = await _forked_from(pages, request, thread_id)
         return await off_loop(
             lambda: pages.rendering.page(
                 request,
                 "timeline.html",
                 thread_id=thread_id,
                 title=title,
+                forked_from=forked_from,
                 rows=rows,
                 drawing=drawing(rows, newer),
                 said=said,
@@ -240,6 +243,14 @@ def routes(pages: Pages) -> list[Route]:
         )
 
     return [Route("/t/{thread_id}", timeline), Route("/t/{thread_id}/diff", compare)]
+
+
+async def _forked_from(pages: Pages, request: Request, thread_id: str) -> Entry | None:
+    """The checkpoint that the thread was forked from, if it is still there and the sender may see it."""
+    origin = await pages.authorized.query(origin_of(pages.store, thread_id))
+    if origin is None or not pages.authorized.grant(request).allows(origin.thread_id):
+        return None
+    return await pages.store.entry(origin.thread_id, origin.checkpoint_id, origin.namespace)
 
 
 @dataclass(frozen=True)

@@ -2,10 +2,12 @@
 -- include: shared/thread.lua
 -- include: shared/lost.lua
 -- include: shared/damage.lua
+-- include: shared/run_headers.lua
 
 -- What a thread takes, as `to_measured` (schema.py) takes it: sequence numbers and entries; manifests, and the bytes of
 -- heads; names and headers ("<start> <length>") of runs, and the bytes of their items; places with pending writes, how
--- many there are, and the bytes of their values. Empty if there is no thread.
+-- many there are, and the bytes of their values. Empty if there is no thread. The last is the version of a thread with
+-- too many runs, which RUN_HEADERS gives in portions, then.
 local seqs = call('ZRANGE', s, 0, -1)
 if #seqs == 0 then return (call('EXISTS', h) == 1 or damaged()) and {'DAMAGED'} or {} end
 if is_incomplete() then return {'BROKEN'} end
@@ -32,16 +34,14 @@ in_portions(seqs, 100, function(a, b)
   end
 end)
 
--- A run is "<start> <length> <checksum>,<before> <items>"; what was stored in format 1 has no checksum.
-local names, headers, sizes = {}, {}, {}
-for _, name in ipairs(call('HKEYS', r)) do
+local names, many = {}, has_many_runs()
+for _, name in ipairs(many and {} or call('HKEYS', r)) do
   if string.find(name, ' ', 1, true) then names[#names + 1] = name end
 end
+local headers, sizes = {}, {}
 in_portions(names, 100, function(a, b)
   for at, run in ipairs(call('HMGET', r, unpack(names, a, b))) do
-    local header, start = string.match(run, '^(%d+ %d+) ()')
-    if header and string.sub(run, start, start) ~= '[' then start = (string.find(run, ' ', start, true) or #run) + 1 end
-    headers[a + at - 1], sizes[a + at - 1] = header or '', header and #run - start + 1 or 0
+    headers[a + at - 1], sizes[a + at - 1] = about_run(run)
   end
 end)
 
@@ -69,4 +69,4 @@ for _, field in ipairs(call('HKEYS', w)) do
     end
   end
 end
-return {seqs, get_all(h, fields), manifests, heads, names, headers, sizes, places, counts, written}
+return {seqs, get_all(h, fields), manifests, heads, names, headers, sizes, places, counts, written, many and version() or ''}
