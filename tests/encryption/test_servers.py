@@ -35,12 +35,14 @@ class OnServers(FewestRepetitions):
             yield SealedStore(store)
 
 
-class TestSealedOnServers(
+class TestSealedOnServers(OnServers, PartialReadLaws, MetadataLaws, CopyLaws):
+    """Parts, marks of metadata, and copies, which go on with the seals of their source."""
+
+
+@pytest.mark.soak
+class TestMoreLawsOnServers(
     OnServers,
     RoundTripLaws,
-    PartialReadLaws,
-    MetadataLaws,
-    CopyLaws,
     PendingWritesLaws,
     AncestorLaws,
     CachedLoadLaws,
@@ -49,4 +51,4 @@ class TestSealedOnServers(
     ConflictLaws,
     SharedCommitLaws,
 ):
-    """Payloads, parts, marks of metadata, and copies, which go on with the seals of their source."""
+    """In `make soak`: what sealing could break elsewhere."""
