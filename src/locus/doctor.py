@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
+from locus.effects import Effects
+from locus.effects.effects import SPACE as EFFECTS
 from locus.errors import (
     BackendUnavailableError,
     CheckpointError,
@@ -25,6 +27,7 @@ from locus.errors import (
 from locus.looking.reading import exported_pages
 from locus.looking.spaces import spaces_of
 from locus.looking.spaces import stored_format as stored_format
+from locus.memory.checkpointer import Checkpointer
 from locus.memory.engine import ForeignStoreError, Maintains, NotAllowedError, NothingThereError
 from locus.memory.long_term.store import ItemStore
 from locus.memory.model.codec import decode, decode_head
@@ -94,6 +97,7 @@ async def examine(
             part.findings = [finding for finding in part.findings if finding not in examination.findings]
             if read_all and part.healthy:
                 part.findings += await _unreadable_items(store, name)
+                part.findings += await _unknown_effects(store) if name == EFFECTS else []
             examination.spaces[name] = part
     except LocusError as error:
         examination.findings.append(_cannot(error))
@@ -198,6 +202,22 @@ async def _look_at_clock(store: CheckpointStore, examination: Examination) -> No
                 "set both by NTP. Order does not depend on clocks, but vacuums by age and expiry do",
             )
         )
+
+
+async def _unknown_effects(store: CheckpointStore) -> list[Finding]:
+    """Whether there are effects of which nobody knows whether they were made."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DamagedThreadsWarning)
+        unknown = len(await Effects(Checkpointer(store)).find("unknown", limit=_MOST_UNKNOWN))
+    if not unknown:
+        return []
+    count = f"{unknown:,} or more" if unknown == _MOST_UNKNOWN else f"{unknown:,}"
+    what = f"of {count} effect{'s' if unknown > 1 else ''} nobody knows whether they were made: their processes died"
+    advice = "ask the receivers, and settle them: `locus effects list --state unknown` names them"
+    return [Finding("warning", what, advice)]
+
+
+_MOST_UNKNOWN: Final = 1_000
 
 
 async def _threads(store: CheckpointStore) -> AsyncGenerator[str, None]:

@@ -176,7 +176,7 @@ async def claude_agent_sdk(effects: Effects, pay: Pay, order: str, terms: dict[s
     from mcp import Client
 
     @tool("charge", "Pay an order.", {"order_id": str, "amount": int})
-    @effects.keyed("charge/{args[order_id]}", **terms)
+    @effects.keyed("charge/{args[order_id]}", load=_as_content, **terms)
     async def charge(args: dict[str, Any]) -> dict[str, Any]:
         return {"content": [{"type": "text", "text": await pay(args["order_id"], args["amount"])}]}
 
@@ -184,6 +184,11 @@ async def claude_agent_sdk(effects: Effects, pay: Pay, order: str, terms: dict[s
     async with Client(server) as client:
         result = await client.call_tool("charge", {"order_id": order, "amount": 5})
     return str(getattr(result.content[0], "text", ""))
+
+
+def _as_content(kept: Any) -> dict[str, Any]:
+    """What was recorded, or what the receiver has told, as the SDK wants it."""
+    return kept if isinstance(kept, dict) else {"content": [{"type": "text", "text": str(kept)}]}
 
 
 async def llmfy(effects: Effects, pay: Pay, order: str, terms: dict[str, Any]) -> str:
@@ -217,6 +222,12 @@ FRAMEWORKS: dict[str, Turn] = {
         llmfy,
     )
 }
+MODULES = {
+    **{name: (f"locus.integrations.effects.{name}",) for name in FRAMEWORKS},
+    "claude_agent_sdk": ("claude_agent_sdk", "mcp"),
+    "llmfy": ("llmfy",),
+}
+"""What a process imports for a turn."""
 CHOICES = ("raise", "retry", "ask the receiver")
 
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
+from contextvars import Context
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from locus.effects import Effects
+from locus.effects import Effects, current_effect
 from locus.errors import ConfigurationError, EffectMismatchError, SerializationError
 
 
@@ -64,3 +67,18 @@ async def test_what_makes_no_key_is_refused(effects: Effects) -> None:
         Effects("memory", on_unknwon="retry")  # type: ignore[call-arg]
     with pytest.raises(ConfigurationError, match="async"):
         effects.sync.once("k", lambda: pay(1))
+
+
+async def test_a_variable_that_is_set_after_a_store_has_answered_stays_set(tmp_path: Path) -> None:
+    seen: list[Any] = []
+
+    async def pay() -> None:
+        await asyncio.sleep(0)
+        seen.append(current_effect())
+
+    async def in_a_task_without_variables() -> None:
+        async with Effects(f"sqlite:{tmp_path / 'ledger.db'}") as effects:
+            await effects.once("k", pay)
+
+    await asyncio.create_task(in_a_task_without_variables(), context=Context())
+    assert [effect.key for effect in seen] == ["k"]

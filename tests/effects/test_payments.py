@@ -40,10 +40,7 @@ class Killed:
 
     def ask(self, effect: Effect) -> Any:
         keys = [line.partition(" ")[0] for line in received(self.receiver)]
-        result = (
-            {"content": [{"type": "text", "text": "it had arrived"}]} if "claude" in effect.key else "it had arrived"
-        )
-        return Made(result) if effect.idempotency_key in keys else NOT_MADE
+        return Made("it had arrived") if effect.idempotency_key in keys else NOT_MADE
 
 
 @pytest.fixture(scope="module")

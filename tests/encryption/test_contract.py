@@ -51,7 +51,7 @@ class SealedFileStore(FileStore):
 
 
 def with_index_key(store: S) -> S:
-    """Make the key that marks metadata, so that of the processes that are killed the first does no more than the others."""
+    """Make the key that marks metadata, so that the first of the processes does no more than the others."""
 
     async def save() -> None:
         async with store.open() as handle:

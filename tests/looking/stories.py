@@ -12,6 +12,8 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, 
 from pathlib import Path
 from typing import Annotated, Any, Final, TypedDict
 
+from a2a.types import Message as A2AMessage
+from a2a.types import Part, Role, Task, TaskState, TaskStatus
 from agent_framework import Agent as FrameworkAgent
 from agent_framework import Content as FrameworkContent
 from agent_framework import Message as FrameworkMessage
@@ -38,6 +40,7 @@ from strands import Agent as StrandsAgent
 from strands import tool as strands_tool
 from strands.session import RepositorySessionManager
 
+from locus.integrations.a2a import LocusTaskStore
 from locus.integrations.agent_framework import LocusHistoryProvider
 from locus.integrations.claude_agent_sdk import LocusSessionStore
 from locus.integrations.google_adk import LocusSessionService
@@ -49,6 +52,8 @@ from locus.integrations.pydantic_ai import LocusConversationStore
 from locus.integrations.strands import LocusSessionRepository
 from locus.memory.backends import sqlite_checkpointer
 from locus.memory.checkpointer import Checkpointer
+from locus.threads import ThreadStore
+from tests.integrations.a2a.agents import call_by
 from tests.integrations.agent_framework.models import Scripted
 from tests.integrations.strands.models import FakeModel
 
@@ -332,6 +337,38 @@ async def tell_llmfy(store: Checkpointer) -> None:
             await flows.save(Checkpoint(metadata=about, state={"messages": list(messages)}))
 
 
+async def tell_a2a(store: Checkpointer) -> None:
+    """What an agent says to another one: tools are its own affair, and no part of a task."""
+    tasks = LocusTaskStore(store)
+    task = Task(id="a2a", context_id="talk")
+    for number, (question, price) in enumerate(zip(QUESTIONS, PRICES, strict=True)):
+        for role, text, state in (
+            (Role.ROLE_USER, question, TaskState.TASK_STATE_WORKING),
+            (Role.ROLE_AGENT, said(True, price), TaskState.TASK_STATE_COMPLETED),
+        ):
+            message = A2AMessage(message_id=f"{number}-{role}", role=role, parts=[Part(text=str(text))])
+            task.history.append(message)
+            task.status.CopyFrom(TaskStatus(state=state))
+            await tasks.save(task, call_by("alice"))
+
+
+async def tell_crewai(store: Checkpointer) -> None:
+    """As its flows save: CrewAI has an environment of its own, because it needs another version of openai."""
+    flow = ThreadStore.open(store, {}, owner="tell_crewai", own=[]).document("crewai", "crewai")
+    messages: list[dict[str, Any]] = []
+    for question, price in zip(QUESTIONS, PRICES, strict=True):
+        call = {"id": f"call_{len(messages)}", "type": "function"}
+        call |= {"function": {"name": "get_price", "arguments": '{"product": "Peak"}'}}  # type: ignore[dict-item]
+        for method, message in (
+            ("ask", {"role": "user", "content": question}),
+            ("look_up", {"role": "assistant", "content": None, "tool_calls": [call]}),
+            ("look_up", {"role": "tool", "content": price, "tool_call_id": call["id"]}),
+            ("answer", {"role": "assistant", "content": said(True, price)}),
+        ):
+            messages = [*messages, message]
+            await flow.save({"id": "crewai", "messages": messages}, metadata={"method": method})
+
+
 STORIES: Final[Mapping[str, Callable[[Checkpointer], Awaitable[None]]]] = {
     "agent": tell_agent,
     "langgraph": tell_langgraph,
@@ -343,8 +380,13 @@ STORIES: Final[Mapping[str, Callable[[Checkpointer], Awaitable[None]]]] = {
     "agent-framework": tell_agent_framework,
     "p/claude": tell_claude,
     "llmfy": tell_llmfy,
+    "alice/a2a": tell_a2a,
+    "crewai": tell_crewai,
 }
 """The conversations, by their threads."""
+
+WITHOUT_TOOLS: Final = frozenset({"alice/a2a"})
+"""The conversations that have no calls in them."""
 
 WAITING: Final[Mapping[str, Callable[[Checkpointer], Awaitable[None]]]] = {
     "agent-waiting": lambda store: tell_agent(store, asks=True),

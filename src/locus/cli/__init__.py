@@ -37,6 +37,7 @@ COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
     "migrate": ("migrate", "bring a store to the newest stored format"),
     "inspect": ("inspect", "show the threads of a store in the browser"),
     "memory": ("memory", "show, search, forget and move what agents remember"),
+    "effects": ("effects", "show and settle what tools have done once"),
     "serve": ("serve", "serve the threads of a store over HTTP"),
     "copy": ("copy", "copy threads from one store to another"),
     "import": ("import_", "import threads of other libraries into a store"),

@@ -5,13 +5,22 @@ from __future__ import annotations
 import argparse
 import asyncio
 import re
+import warnings
 from collections.abc import Awaitable, Callable
 from enum import IntEnum
 from typing import TYPE_CHECKING
 
 from locus.cli import stores
 from locus.cli.terminal import Terminal
-from locus.errors import CapabilityError, CheckpointNotFoundError, ConfigurationError, ConflictError, LocusError
+from locus.errors import (
+    CapabilityError,
+    CheckpointNotFoundError,
+    ConfigurationError,
+    ConflictError,
+    DamagedThreadsWarning,
+    EffectBusyError,
+    LocusError,
+)
 
 if TYPE_CHECKING:
     from locus.memory.store import CheckpointStore
@@ -34,7 +43,7 @@ class ExitCode(IntEnum):
 
 def exit_code(error: LocusError) -> ExitCode:
     """The exit code of a command that failed with this error."""
-    if isinstance(error, ConflictError):
+    if isinstance(error, ConflictError | EffectBusyError):
         return ExitCode.CONFLICT
     if isinstance(error, CapabilityError):
         return ExitCode.NOT_CAPABLE
@@ -93,6 +102,30 @@ def configure(
             terminal.flush()
 
     command.set_defaults(run=begin)
+
+
+def guarded(run: Looking, nothing: str) -> Looking:
+    """A command about a key space: it tells warnings in a line each, and says `nothing` if there is no such space."""
+
+    async def guarded_run(store: CheckpointStore, options: argparse.Namespace, terminal: Terminal) -> int | None:
+        from locus.memory.engine import NothingThereError
+
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            try:
+                code = await run(store, options, terminal)
+            except NothingThereError:
+                async with store.using():  # raises if there is no store at all
+                    pass
+                terminal.note(nothing)
+                return None
+        for warning in told:
+            terminal.note(str(warning.message))
+            if issubclass(warning.category, DamagedThreadsWarning):
+                code = code or ExitCode.DIFFERS
+        return code
+
+    return guarded_run
 
 
 def _assign(

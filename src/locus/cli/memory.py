@@ -5,16 +5,15 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-import warnings
 from collections.abc import Sequence
 from contextlib import aclosing, nullcontext
 from typing import TYPE_CHECKING, Any, Final
 
 from locus.cli import commands
-from locus.cli.commands import ExitCode, Looking
+from locus.cli.commands import Looking
 from locus.cli.export import new_file
 from locus.cli.terminal import Cell, Styled, Terminal, columns_of
-from locus.errors import CheckpointNotFoundError, ConfigurationError, DamagedThreadsWarning
+from locus.errors import CheckpointNotFoundError, ConfigurationError
 from locus.looking.formatting import ago, local_time, one_line, visible
 
 if TYPE_CHECKING:
@@ -45,7 +44,15 @@ def configure(command: argparse.ArgumentParser) -> None:
         name: str, run: Looking, about: str, *words: str, optional: int = 0, many: bool = False, writes: bool = False
     ) -> argparse.ArgumentParser:
         made = actions.add_parser(name, help=about, description=f"{about[0].upper()}{about[1:]}.")
-        commands.configure(made, _guarded(run), *words, optional=optional, many=many, writes=writes, space=_SPACE)
+        commands.configure(
+            made,
+            commands.guarded(run, "nothing was ever put into the long-term memory of this store"),
+            *words,
+            optional=optional,
+            many=many,
+            writes=writes,
+            space=_SPACE,
+        )
         return made
 
     listing = action("list", _list, "list the items below a namespace", "PATH", optional=1)
@@ -95,30 +102,6 @@ def _add_offset(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--offset", type=commands.number(0, 10**9), default=0, metavar="N", help="leave out so many at the beginning"
     )
-
-
-def _guarded(run: Looking) -> Looking:
-    """An action that tells warnings in a line each, and that a store has no items in words of its own."""
-
-    async def guarded(store: CheckpointStore, options: argparse.Namespace, terminal: Terminal) -> int | None:
-        from locus.memory.engine import NothingThereError
-
-        with warnings.catch_warnings(record=True) as told:
-            warnings.simplefilter("always")
-            try:
-                code = await run(store, options, terminal)
-            except NothingThereError:
-                async with store.using():  # raises if there is no store at all
-                    pass
-                terminal.note("nothing was ever put into the long-term memory of this store")
-                return None
-        for warning in told:
-            terminal.note(str(warning.message))
-            if issubclass(warning.category, DamagedThreadsWarning):
-                code = code or ExitCode.DIFFERS
-        return code
-
-    return guarded
 
 
 def _memory(store: CheckpointStore, embed: str | None = None) -> LongTermMemory:

@@ -29,7 +29,8 @@ file of Locus it may be left out.
 {tokens.HELP}"""
 
 _OURS: Final = (
-    "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name IN ('locus_checkpoints', 'locus__memory_checkpoints')"
+    "SELECT 1 FROM sqlite_master WHERE type = 'table' "
+    "AND name IN ('locus_checkpoints', 'locus__memory_checkpoints', 'locus__effects_checkpoints')"
 )
 _MOST_FILES: Final = 50
 

@@ -20,12 +20,21 @@ from typing import TYPE_CHECKING, Any
 
 from locus.errors import CheckpointNotFoundError, LocusError
 from locus.extras import require
+from locus.memory.long_term import Facts, LongTermMemory, fenced
 from locus.threads import AsyncStoreUser, ItemLog, SessionPoint, ThreadStore, session_ids, session_points
 
 if TYPE_CHECKING:
-    from agents import SessionSettings, TResponseInputItem
+    from agents import SessionSettings, Tool, TResponseInputItem
 
-__all__ = ["NAMESPACE", "LocusSession", "SessionClosedError", "SessionPoint", "SessionView", "list_sessions"]
+__all__ = [
+    "NAMESPACE",
+    "LocusSession",
+    "SessionClosedError",
+    "SessionPoint",
+    "SessionView",
+    "list_sessions",
+    "memory_tools",
+]
 
 _OWN_OPTIONS = ("session_settings", "namespace")
 
@@ -209,3 +218,26 @@ def _settings(given: SessionSettings | dict[str, Any] | None) -> SessionSettings
     sdk = require("agents.memory.session_settings", "openai-agents")
     made: SessionSettings = sdk.SessionSettings() if given is None else sdk.coerce_session_settings(given)
     return made
+
+
+def memory_tools(memory: LongTermMemory, user_id: str, *, source: str | None = None) -> list[Tool]:
+    """The tools `remember`, `recall` and `forget` over what is known about a user: `Agent(tools=memory_tools(…))`.
+
+    `source` says who teaches, mostly the id of the session (see `LongTermMemory.erase`).
+    """
+    function_tool = require("agents", "openai-agents").function_tool
+    facts = Facts(memory, user_id)
+
+    async def remember(fact: str) -> str:
+        """Keep a fact about the user for later conversations, in one sentence, and return its key."""
+        return await facts.remember(fact, source=source)
+
+    async def recall(question: str) -> str:
+        """Look for what is known about the user from earlier conversations."""
+        return fenced(await facts.recall(question)) or "nothing is known about that"
+
+    async def forget(key: str) -> str:
+        """Forget a fact about the user, by its key."""
+        return "forgotten" if await facts.forget(key) else "there is no such fact"
+
+    return [function_tool(remember), function_tool(recall), function_tool(forget)]

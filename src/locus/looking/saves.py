@@ -64,6 +64,10 @@ _TASKS: Final[Mapping[str, Stand]] = {
 _RUN_AT_THE_END: Final = frozenset({"openai-agents", "pydantic-ai"})
 """The namespaces of frameworks that save a call without its result only if a person has to allow it."""
 INTERRUPT, _ERROR = "__interrupt__", "__error__"
+_OF_AN_INTERRUPT: Final = frozenset(
+    {"$type", "value", "id", "interrupt_id", "ns", "resumable", "when", "response_schema"}
+)
+"""The fields of an interrupt of LangGraph, in all of its versions."""
 _OF_INTERRUPT: Final = ("metadata", "locus:interrupt")
 
 Place = tuple[str, str]
@@ -416,7 +420,9 @@ def questions_in(interrupts: Any) -> list[str]:
     values = interrupts.get("value") if isinstance(interrupts, dict) else interrupts
     questions: list[str] = []
     for one in values if isinstance(values, list) else [values]:
-        value = one.get("value") if isinstance(one, dict) and "$type" in one else one
+        value = one
+        if isinstance(one, dict) and "value" in one and not one.keys() - _OF_AN_INTERRUPT:
+            value = one["value"]
         requests = value.get("action_requests") if isinstance(value, dict) else None
         questions += map(_asked_call, requests) if isinstance(requests, list) else [_words(value)]
     return questions

@@ -14,6 +14,7 @@ from datetime import datetime
 from typing import Final
 
 from locus.looking.saves import items_added
+from locus.looking.tool_calls import call_text
 from locus.looking.written import search_written
 from locus.memory.conversations import Utterance, utterances_of
 from locus.memory.model.arguments import SEARCH_SECONDS
@@ -147,5 +148,5 @@ def _has_all(text: str, marks: Sequence[str]) -> bool:
 
 def _text(said: Utterance) -> str:
     """The words of an utterance, and those of its calls."""
-    calls = (f"→ {call.name} {call.arguments}"[:_ARGUMENTS] for call in said.calls)
+    calls = (call_text(call)[:_ARGUMENTS] for call in said.calls)
     return "\n".join(filter(None, [said.text, *calls]))

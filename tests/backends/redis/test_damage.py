@@ -149,11 +149,14 @@ async def test_a_latest_that_is_an_older_one_is_told(store: RedisStore) -> None:
     await story(store)
     with store.client() as client:
         name = name_of(store, "h")
-        assert stored(client, name)[b"ldefault"] == b"3 c3"
-        client.hset(name, "ldefault", "2 c3")
-    async with store.open() as cp:
-        with pytest.raises(CorruptCheckpointError):
-            await cp.load("t")
+        fields = stored(client, name)
+        assert fields[b"ldefault"] == b"3 c3"
+        for damaged in (b"2 c3", b"2 c2x", fields[b"i7:default2:c2"], fields[b"seq"], b""):
+            client.hset(name, "ldefault", damaged)
+            async with store.open() as cp:
+                for question in (cp.load("t"), cp.get_metadata("t")):
+                    with pytest.raises(CorruptCheckpointError):
+                        await question
 
 
 async def test_pending_writes_that_are_lost_are_told(store: RedisStore) -> None:
@@ -166,6 +169,21 @@ async def test_pending_writes_that_are_lost_are_told(store: RedisStore) -> None:
         with pytest.raises(CorruptCheckpointError):
             await cp.get_writes("t", "c3")
         assert (await examine(cp.store)).damaged
+
+
+async def test_a_time_in_an_index_that_is_none_is_told(store: RedisStore) -> None:
+    """A score that is no whole number, and a member whose time has a letter in it."""
+    await story(store)
+    with store.client() as client:
+        (recent,) = [key for key in store.stored_keys() if key.endswith(":recent")]
+        client.zadd(recent, {"t": 1.5})
+        (pairs,) = [key for key in store.stored_keys() if key.endswith(":meta")]
+        members: Any = client.zrange(pairs, 0, -1)
+        client.zadd(pairs, {member[:20] + b"x" + member[21:]: 0 for member in members})
+    async with store.open() as cp:
+        for question in (cp.list_with_metadata(), cp.query_by_metadata("user", "eve")):
+            with pytest.raises(CorruptCheckpointError, match="time of a commit"):
+                await question
 
 
 @pytest.mark.parametrize(("kind", "changed"), [("recent", b"\xff"), ("ids", b"\xff")])

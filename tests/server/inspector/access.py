@@ -11,6 +11,7 @@ import httpx
 
 from locus.core.messages import Message
 from locus.core.state import AgentState
+from locus.memory import LongTermMemory
 from locus.memory.backends import MemoryCheckpointer
 from locus.memory.checkpointer import Checkpointer
 from locus.memory.store import CheckpointStore
@@ -65,6 +66,8 @@ async def two_tenants(checkpointer: Checkpointer | None = None) -> Checkpointer:
         earlier = await made.load(thread_id, "cp-1")
         assert earlier is not None
         await made.save(earlier.with_message(Message.user(f"{text} another way")), thread_id, "fork")
+        tenant = (thread_id.partition("/")[0],)
+        await LongTermMemory(made).put(tenant, "k", f"they know {text}", source=thread_id)
     return made
 
 

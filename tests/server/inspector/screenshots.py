@@ -39,6 +39,8 @@ PICTURES = {
     "bisect": "bisect",
     "storage": "storage of a thread",
     "export": "export",
+    "memory": "memory, found",
+    "item": "item",
 }
 """The names of the pictures, and of the pages that they show."""
 LOOKS: tuple[Literal["light", "dark"], ...] = ("light", "dark")

@@ -218,9 +218,9 @@ class TestStats:
 
     def test_bars_and_columns(self) -> None:
         chart = bars([("a", "10 B", 10, 5), ("b", "1 B", 1, 0), ("c", "0 B", 0, 0)])
-        assert [bar.width for bar in chart.bars] == [410, 41, 0]
-        assert [bar.part for bar in chart.bars] == [205, 0, 0]
-        assert bars([]).bars == []
+        assert [bar.width for bar in chart] == [100, 10, 0]
+        assert [bar.part for bar in chart] == [50, 0, 0]
+        assert bars([]) == []
         drawn = columns([(0.0, "x"), (1.0, "y"), (3_600.0, "z")])
         heights = [column.height for column in drawn.columns]
         assert heights == sorted(heights)

@@ -32,7 +32,12 @@ async def store() -> MemoryCheckpointer:
     graph = {"langgraph": 1, "v": 4, "channel_values": {"messages": [{"type": "human", "content": "Refund me."}]}}
     last = await backend.save("graph", graph, namespace="", metadata={"source": "loop", "step": 1, "user": "ada"})
     await checkpointer.store.put_writes(
-        "graph", last, "t", [("__interrupt__", [{"value": "Refund 5 euros?"}])], task_path="", namespace=""
+        "graph",
+        last,
+        "t",
+        [("__interrupt__", [{"value": {"question": "Refund 5 euros?", "order": 7}, "id": "9f2c"}])],
+        task_path="",
+        namespace="",
     )
     inner = {"langgraph": 1, "v": 4, "channel_values": {"messages": [{"type": "human", "content": "Plan it."}]}}
     await backend.save("graph", inner, namespace="planner:1")

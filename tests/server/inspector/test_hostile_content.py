@@ -10,7 +10,9 @@ import pytest
 
 from locus.core.messages import Message
 from locus.core.state import AgentState
+from locus.memory import LongTermMemory
 from locus.memory.backends import MemoryCheckpointer
+from locus.memory.long_term.names import path_of
 from locus.memory.storage import StorageBackend
 from tests.server.inspector.access import Page, looking
 from tests.server.inspector.walking import Step, steps
@@ -59,6 +61,7 @@ async def hostile_store() -> MemoryCheckpointer:
         await checkpointer.put_writes(thread_id, evil, evil, [(evil, evil), ("__interrupt__", {evil: evil})])
         state = AgentState(agent_id=evil).with_message(Message.user(evil))
         await checkpointer.save(state, f"agent/{thread_id}", "cp-1", metadata={evil: evil})
+        await LongTermMemory(checkpointer).put((evil,), evil, {evil: evil}, {evil: evil}, source=evil)
     return checkpointer
 
 
@@ -76,6 +79,8 @@ async def test_it_is_text_on_every_page(client: httpx.AsyncClient, step: Step) -
     shown = 0
     for number, evil in enumerate(EVIL):
         asked: list[dict[str, str]] = [{}, {"ns": evil}] if step.about_a_thread else [{}, {"q": evil}]
+        if step.path == "/memory/item":
+            asked = [{"path": path_of([evil]), "key": evil}]
         if step.path.endswith("/bisect"):
             asked += [{"appears": evil}, {"path": evil, "equals": evil}]
         for query in asked:

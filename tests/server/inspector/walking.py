@@ -32,6 +32,8 @@ QUERIES: Mapping[str, tuple[str, ...]] = {
     "/t/{thread_id}/fork": ("", "checkpoint=cp-1"),
     "/t/{thread_id}/delete": ("", "checkpoint=cp-1"),
     "/vacuum": ("", "keep_last=1"),
+    "/memory": ("", "q=know", "under=acme/"),
+    "/memory/item": ("path=acme/&key=k",),
 }
 
 

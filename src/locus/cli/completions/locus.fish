@@ -50,8 +50,8 @@ function _shtab_locus_using
   test "$_shtab_locus_cmdpath" = "$argv"
 end
 
-set -g _shtab_locus_commands threads log show diff bisect search find fork delete erase stats vacuum export doctor migrate inspect memory 'memory list' 'memory show' 'memory search' 'memory history' 'memory forget' 'memory export' 'memory import' serve copy import token completion
-set -g _shtab_locus_opts_with_value --after --allow --ancestors --appears --audit --before --body-timeout --by --checkpoint --daily-megabytes --daily-saves --destination-token-file --embed --equals --filter --format --from --grace --header-timeout --host --if-vacuum --inspector-host --jobs --keep-last --limit --log-level --max-body --max-connections --max-values --megabytes --messages --messages-table --meta --ns --offset --older-than --output --path --port --prefix --query-timeout --quota-file --rate-limit --role --run --saves --send-timeout --sessions-table --since --source --source-token-file --space --start --state --store --store-token-file --tenant --thread --threads --to --token --token-file --top --under --until --version --workers -n -o -s
+set -g _shtab_locus_commands threads log show diff bisect search find fork delete erase stats vacuum export doctor migrate inspect memory 'memory list' 'memory show' 'memory search' 'memory history' 'memory forget' 'memory export' 'memory import' effects 'effects list' 'effects show' 'effects settle' 'effects forget' serve copy import token completion
+set -g _shtab_locus_opts_with_value --after --allow --ancestors --appears --audit --before --body-timeout --by --checkpoint --daily-megabytes --daily-saves --destination-token-file --embed --equals --filter --format --from --grace --header-timeout --host --if-vacuum --inspector-host --jobs --keep-last --limit --log-level --max-body --max-connections --max-values --megabytes --messages --messages-table --meta --note --ns --offset --older-than --output --path --port --prefix --query-timeout --quota-file --rate-limit --result --role --run --saves --send-timeout --sessions-table --since --source --source-token-file --space --start --state --store --store-token-file --tenant --thread --threads --to --token --token-file --top --under --until --version --workers -n -o -s
 
 complete -c locus -e
 complete -c locus -f
@@ -278,6 +278,41 @@ complete -c locus -n '_shtab_locus_using memory import' -l under -x -d 'put them
 complete -c locus -n '_shtab_locus_using memory import' -l embed -x -d 'what makes the vectors of the items: minilm, static, openai:…'
 complete -c locus -n '_shtab_locus_using memory import' -l apply -d 'do it; without this, only show what would be done'
 complete -c locus -n '_shtab_locus_using memory import' -l dry-run -d 'only show what would be done, as without --apply'
+complete -c locus -n '_shtab_locus_using; and test $_shtab_locus_npos -eq 0' -a effects -d 'Show the ledger of effects: what was begun, done or has failed, and what nobody knows about. Settle that by hand.'
+complete -c locus -n '_shtab_locus_using effects' -s h -l help -d 'show this help message and exit'
+complete -c locus -n '_shtab_locus_using effects; and test $_shtab_locus_npos -eq 0' -a list -d 'List effects, by thread and key.'
+complete -c locus -n '_shtab_locus_using effects list' -s h -l help -d 'show this help message and exit'
+complete -c locus -n '_shtab_locus_using effects list' -s s -l store -x -d 'the store: sqlite:///agents.db, redis://…'
+complete -c locus -n '_shtab_locus_using effects list' -l token-file -x -d 'a file with the bearer token for a store at http(s)://'
+complete -c locus -n '_shtab_locus_using effects list' -l json -d 'print JSON: one document, or a line for each of a list'
+complete -c locus -n '_shtab_locus_using effects list' -l thread -x -d 'the thread that the effect belongs to'
+complete -c locus -n '_shtab_locus_using effects list' -l state -xka "unknown failed begun paused done" -d 'only those in this state'
+complete -c locus -n '_shtab_locus_using effects list' -s n -l limit -x -d 'how many are shown (50)'
+complete -c locus -n '_shtab_locus_using effects; and test $_shtab_locus_npos -eq 0' -a show -d 'Show an effect, with its result.'
+complete -c locus -n '_shtab_locus_using effects show' -s h -l help -d 'show this help message and exit'
+complete -c locus -n '_shtab_locus_using effects show' -s s -l store -x -d 'the store: sqlite:///agents.db, redis://…'
+complete -c locus -n '_shtab_locus_using effects show' -l token-file -x -d 'a file with the bearer token for a store at http(s)://'
+complete -c locus -n '_shtab_locus_using effects show' -l json -d 'print JSON: one document, or a line for each of a list'
+complete -c locus -n '_shtab_locus_using effects show' -l thread -x -d 'the thread that the effect belongs to'
+complete -c locus -n '_shtab_locus_using effects show' -l utc -d 'show times in UTC, and not in the zone of this machine'
+complete -c locus -n '_shtab_locus_using effects; and test $_shtab_locus_npos -eq 0' -a settle -d 'Decide about an effect whose outcome is unknown.'
+complete -c locus -n '_shtab_locus_using effects settle' -s h -l help -d 'show this help message and exit'
+complete -c locus -n '_shtab_locus_using effects settle' -s s -l store -x -d 'the store: sqlite:///agents.db, redis://…'
+complete -c locus -n '_shtab_locus_using effects settle' -l token-file -x -d 'a file with the bearer token for a store at http(s)://'
+complete -c locus -n '_shtab_locus_using effects settle' -l json -d 'print JSON: one document, or a line for each of a list'
+complete -c locus -n '_shtab_locus_using effects settle' -l thread -x -d 'the thread that the effect belongs to'
+complete -c locus -n '_shtab_locus_using effects settle' -l note -x -d 'how you know'
+complete -c locus -n '_shtab_locus_using effects settle' -l result -x -d 'the result that every caller gets, if it is done'
+complete -c locus -n '_shtab_locus_using effects settle' -l apply -d 'do it; without this, only show what would be done'
+complete -c locus -n '_shtab_locus_using effects settle' -l dry-run -d 'only show what would be done, as without --apply'
+complete -c locus -n '_shtab_locus_using effects; and test $_shtab_locus_npos -eq 0' -a forget -d 'Forget an effect: its next caller makes it.'
+complete -c locus -n '_shtab_locus_using effects forget' -s h -l help -d 'show this help message and exit'
+complete -c locus -n '_shtab_locus_using effects forget' -s s -l store -x -d 'the store: sqlite:///agents.db, redis://…'
+complete -c locus -n '_shtab_locus_using effects forget' -l token-file -x -d 'a file with the bearer token for a store at http(s)://'
+complete -c locus -n '_shtab_locus_using effects forget' -l json -d 'print JSON: one document, or a line for each of a list'
+complete -c locus -n '_shtab_locus_using effects forget' -l thread -x -d 'the thread that the effect belongs to'
+complete -c locus -n '_shtab_locus_using effects forget' -l apply -d 'do it; without this, only show what would be done'
+complete -c locus -n '_shtab_locus_using effects forget' -l dry-run -d 'only show what would be done, as without --apply'
 complete -c locus -n '_shtab_locus_using; and test $_shtab_locus_npos -eq 0' -a serve -d 'Serve the threads of a store over HTTP.'
 complete -c locus -n '_shtab_locus_using serve' -s h -l help -d 'show this help message and exit'
 complete -c locus -n '_shtab_locus_using serve' -s s -l store -x -d 'the store to serve: sqlite:///agents.db, postgresql://…, memory'

@@ -16,6 +16,7 @@ _shtab_locus_commands() {
     delete:'Delete a checkpoint (THREAD@…) or a whole thread (THREAD). Shows what would be deleted; --apply does it.'
     diff:'Show what changed from one checkpoint to another, of any two threads of the store: first what was said, in full, then'
     doctor:'Examine a store: can it be reached, is its format right, are rows damaged, is it set up so that nothing is lost. Each'
+    effects:'Show the ledger of effects: what was begun, done or has failed, and what nobody knows about. Settle that by hand.'
     erase:'Delete every thread whose id begins with a prefix, with all its checkpoints, pending writes, effects and entries of'
     export:'Write threads to a file, or to standard output.'
     find:'Find checkpoints whose metadata have a value, newest first. The value is JSON, or plain text.'
@@ -34,6 +35,16 @@ _shtab_locus_commands() {
     vacuum:'Remove old checkpoints: by age, by number, or by both, and then both must hold. The latest of each line of history can'
   )
   _describe 'locus commands' _commands
+}
+
+_shtab_locus_effects_commands() {
+  local _commands=(
+    forget:'Forget an effect: its next caller makes it.'
+    list:'List effects, by thread and key.'
+    settle:'Decide about an effect whose outcome is unknown.'
+    show:'Show an effect, with its result.'
+  )
+  _describe 'locus effects commands' _commands
 }
 
 _shtab_locus_memory_commands() {
@@ -143,6 +154,66 @@ _shtab_locus_doctor_options=(
 
 # guard to ensure default positional specs are added only once per session
 _shtab_locus_doctor_defaults_added=0
+
+_shtab_locus_effects_options=(
+  "(- : *)"{-h,--help}"[show this help message and exit]"
+)
+
+# guard to ensure default positional specs are added only once per session
+_shtab_locus_effects_defaults_added=0
+
+_shtab_locus_effects_forget_options=(
+  "(- : *)"{-h,--help}"[show this help message and exit]"
+  {-s,--store}"[the store\: sqlite\:\/\/\/agents.db, redis\:\/\/\…]:URL:"
+  "--token-file[a file with the bearer token for a store at http(s)\:\/\/]:FILE:"
+  "--json[print JSON\: one document, or a line for each of a list]"
+  "--thread[the thread that the effect belongs to]:THREAD:"
+  "--apply[do it\; without this, only show what would be done]"
+  "--dry-run[only show what would be done, as without --apply]"
+)
+
+# guard to ensure default positional specs are added only once per session
+_shtab_locus_effects_forget_defaults_added=0
+
+_shtab_locus_effects_list_options=(
+  "(- : *)"{-h,--help}"[show this help message and exit]"
+  {-s,--store}"[the store\: sqlite\:\/\/\/agents.db, redis\:\/\/\…]:URL:"
+  "--token-file[a file with the bearer token for a store at http(s)\:\/\/]:FILE:"
+  "--json[print JSON\: one document, or a line for each of a list]"
+  "--thread[the thread that the effect belongs to]:THREAD:"
+  "--state[only those in this state]:state:(unknown failed begun paused done)"
+  {-n,--limit}"[how many are shown (50)]:N:"
+)
+
+# guard to ensure default positional specs are added only once per session
+_shtab_locus_effects_list_defaults_added=0
+
+_shtab_locus_effects_settle_options=(
+  "(- : *)"{-h,--help}"[show this help message and exit]"
+  {-s,--store}"[the store\: sqlite\:\/\/\/agents.db, redis\:\/\/\…]:URL:"
+  "--token-file[a file with the bearer token for a store at http(s)\:\/\/]:FILE:"
+  "--json[print JSON\: one document, or a line for each of a list]"
+  "--thread[the thread that the effect belongs to]:THREAD:"
+  "--note[how you know]:TEXT:"
+  "--result[the result that every caller gets, if it is done]:JSON:"
+  "--apply[do it\; without this, only show what would be done]"
+  "--dry-run[only show what would be done, as without --apply]"
+)
+
+# guard to ensure default positional specs are added only once per session
+_shtab_locus_effects_settle_defaults_added=0
+
+_shtab_locus_effects_show_options=(
+  "(- : *)"{-h,--help}"[show this help message and exit]"
+  {-s,--store}"[the store\: sqlite\:\/\/\/agents.db, redis\:\/\/\…]:URL:"
+  "--token-file[a file with the bearer token for a store at http(s)\:\/\/]:FILE:"
+  "--json[print JSON\: one document, or a line for each of a list]"
+  "--thread[the thread that the effect belongs to]:THREAD:"
+  "--utc[show times in UTC, and not in the zone of this machine]"
+)
+
+# guard to ensure default positional specs are added only once per session
+_shtab_locus_effects_show_defaults_added=0
 
 _shtab_locus_erase_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
@@ -509,6 +580,7 @@ _shtab_locus() {
         delete) _arguments -C -s $_shtab_locus_delete_options ;;
         diff) _arguments -C -s $_shtab_locus_diff_options ;;
         doctor) _arguments -C -s $_shtab_locus_doctor_options ;;
+        effects) _shtab_locus_effects ;;
         erase) _arguments -C -s $_shtab_locus_erase_options ;;
         export) _arguments -C -s $_shtab_locus_export_options ;;
         find) _arguments -C -s $_shtab_locus_find_options ;;
@@ -525,6 +597,32 @@ _shtab_locus() {
         threads) _arguments -C -s $_shtab_locus_threads_options ;;
         token) _arguments -C -s $_shtab_locus_token_options ;;
         vacuum) _arguments -C -s $_shtab_locus_vacuum_options ;;
+      esac
+  esac
+}
+
+_shtab_locus_effects() {
+  local context state line curcontext="$curcontext" one_or_more='(*)' remainder='(-)*:' default='*::: :->effects'
+
+  # Add default positional/remainder specs only if none exist, and only once per session
+  if (( ! _shtab_locus_effects_defaults_added )); then
+    if (( ${_shtab_locus_effects_options[(I)${(q)one_or_more}*]} +          ${_shtab_locus_effects_options[(I)${(q)remainder}*]} +          ${_shtab_locus_effects_options[(I)${(q)default}]} == 0 )); then
+      _shtab_locus_effects_options+=(': :_shtab_locus_effects_commands' '*::: :->effects')
+    fi
+    _shtab_locus_effects_defaults_added=1
+  fi
+  _arguments -C -s $_shtab_locus_effects_options
+
+  case $state in
+    effects)
+      words=($line[1] "${words[@]}")
+      (( CURRENT += 1 ))
+      curcontext="${curcontext%:*:*}:_shtab_locus_effects-$line[1]:"
+      case $line[1] in
+        forget) _arguments -C -s $_shtab_locus_effects_forget_options ;;
+        list) _arguments -C -s $_shtab_locus_effects_list_options ;;
+        settle) _arguments -C -s $_shtab_locus_effects_settle_options ;;
+        show) _arguments -C -s $_shtab_locus_effects_show_options ;;
       esac
   esac
 }

@@ -15,6 +15,7 @@ require("agent_framework", "agent-framework")
 
 from locus.integrations.agent_framework.checkpoints import LocusCheckpointStorage, WorkflowPoint  # noqa: E402
 from locus.integrations.agent_framework.history import LocusHistoryProvider  # noqa: E402
+from locus.integrations.agent_framework.memory import LocusMemoryProvider  # noqa: E402
 from locus.integrations.agent_framework.owned import ClosedError  # noqa: E402
 from locus.integrations.agent_framework.sessions import LocusAgentSessionStore  # noqa: E402
 from locus.threads import SessionPoint  # noqa: E402
@@ -24,6 +25,7 @@ __all__ = [
     "LocusAgentSessionStore",
     "LocusCheckpointStorage",
     "LocusHistoryProvider",
+    "LocusMemoryProvider",
     "SessionPoint",
     "WorkflowPoint",
 ]

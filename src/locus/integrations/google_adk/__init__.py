@@ -27,10 +27,18 @@ from locus.extras import lazy_names
 
 if TYPE_CHECKING:
     from locus.integrations.google_adk.artifacts import LocusArtifactService
+    from locus.integrations.google_adk.memory import LocusMemoryService
     from locus.integrations.google_adk.services import register_services
     from locus.integrations.google_adk.sessions import LocusSessionService, SessionPoint
 
-__all__ = ["NAMESPACE", "LocusArtifactService", "LocusSessionService", "SessionPoint", "register_services"]
+__all__ = [
+    "NAMESPACE",
+    "LocusArtifactService",
+    "LocusMemoryService",
+    "LocusSessionService",
+    "SessionPoint",
+    "register_services",
+]
 
 NAMESPACE = "google-adk"
 """The namespace of sessions and of state. For a store without namespaces, pass `namespace="default"`."""
@@ -39,6 +47,7 @@ __getattr__ = lazy_names(
     __name__,
     {
         "artifacts": ("LocusArtifactService",),
+        "memory": ("LocusMemoryService",),
         "services": ("register_services",),
         "sessions": ("LocusSessionService", "SessionPoint"),
     },

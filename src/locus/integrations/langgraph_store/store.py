@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, Self
 
+from langchain_core.embeddings import Embeddings
 from langgraph.store.base import (
     BaseStore,
     GetOp,
@@ -23,6 +24,7 @@ from langgraph.store.base import (
     SearchItem,
     SearchOp,
     TTLConfig,
+    ensure_embeddings,
 )
 
 from locus.errors import ConfigurationError, SerializationError
@@ -69,7 +71,7 @@ class LocusStore(BothWaysStoreUser, BaseStore):
         self._open(store, options, ("ttl", "index", "rank"))
         self.ttl_config = ttl
         self.index_config = index
-        self._fields = None if index is None else list(index.get("fields") or [WHOLE])
+        self._fields = None if index is None else _fields(index)
         self._by = "words" if index is None else rank
         self._kept = self._store.long_term_memory(embed=_embedder(index), keep_last=KEPT)
         self._sweeper: Sweeper | None = None
@@ -86,6 +88,11 @@ class LocusStore(BothWaysStoreUser, BaseStore):
     ) -> Self:
         """A store in the database with this name or URL, for a `with` or an `async with`, as LangGraph's are made."""
         return cls(conn_string, ttl=ttl, index=index, rank=rank, **options)
+
+    @property
+    def embeddings(self) -> Embeddings | None:
+        """What makes the vectors, as LangChain calls it."""
+        return None if self.index_config is None else ensure_embeddings(self.index_config.get("embed"))
 
     @property
     def _memory(self) -> LongTermMemory:
@@ -241,6 +248,15 @@ def _embedder(index: IndexConfig | None) -> Any:
 
 def _items(found: Any) -> list[long_term.Item]:
     return [item for item in (found if isinstance(found, list) else [found]) if isinstance(item, long_term.Item)]
+
+
+def _fields(index: Mapping[str, Any]) -> list[str]:
+    """The paths that are searched unless a put says something else. LangGraph's store on SQLite has its own word."""
+    fields = index.get("fields") or index.get("text_fields") or [WHOLE]
+    fields = [fields] if isinstance(fields, str) else fields
+    if not isinstance(fields, list | tuple) or not all(isinstance(path, str) for path in fields):
+        raise ConfigurationError(f"the fields of an index are a list of paths, got {fields!r:.60}")
+    return list(fields)
 
 
 def _shown(op: Op, found: Any) -> Result:

@@ -7,7 +7,7 @@ recalled, too.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 from unicodedata import normalize
 
@@ -50,7 +50,7 @@ class Facts:
     def __init__(self, memory: LongTermMemory, user_id: str) -> None:
         self.memory = memory.scoped(namespace_of(user_id))
 
-    async def remember(self, fact: str, *, source: str | None = None) -> str:
+    async def remember(self, fact: str, *, source: str | None = None, metadata: Mapping[str, Any] | None = None) -> str:
         """Keep a fact, and return its key. One that is there already keeps its key, and nothing is written.
 
         Facts are the same if they differ only in case, spaces, articles and the marks around them.
@@ -69,7 +69,8 @@ class Facts:
         taken = 0
         while True:
             try:
-                return (await self.memory.put((), key, {"text": fact.strip()}, if_version=None, source=source)).key
+                value = {"text": fact.strip()}
+                return (await self.memory.put((), key, value, metadata, if_version=None, source=source)).key
             except ConflictError:  # it is there already, unless somebody has put something else under its key
                 item = await self.memory.get_item((), key)
                 if item is not None:

@@ -8,6 +8,7 @@ on every store, and nothing of it is ever part of a statement.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import isfinite
 from typing import Any
 
 from locus.errors import ConfigurationError
@@ -129,5 +130,5 @@ def _check(wanted: Any, depth: int) -> None:
     elif isinstance(wanted, list | tuple):
         for inner in wanted:
             _check(inner, depth + 1)
-    elif not isinstance(wanted, float) or wanted not in _INFINITE:
+    elif not isinstance(wanted, float) or isfinite(wanted):
         encode(wanted, ("filter",))

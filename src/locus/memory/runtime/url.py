@@ -174,8 +174,8 @@ def path_of(location: str) -> str:
     host, slash, path = location[2:].partition("/")
     if host or not slash:
         raise ConfigurationError(
-            "this URL names a host, and a file has none: write three slashes before a relative path, "
-            "and four before an absolute one"
+            "this URL names a host, and a file has none: write no slashes before a relative path (sqlite:agents.db), "
+            "or three, and four before an absolute one"
         )
     return unquote(path)
 

@@ -324,7 +324,8 @@ class _Answer(asyncio.Future[T]):
     _waiting: tuple[Callable[[Any], object], Context] | None = None
 
     def add_done_callback(self, fn: Callable[[Any], object], /, *, context: Context | None = None) -> None:
-        self._waiting = fn, context or copy_context()
+        # An empty context is false, and still the one of the task.
+        self._waiting = fn, copy_context() if context is None else context
 
     def cancel(self, msg: Any | None = None) -> bool:
         if not super().cancel(msg):

@@ -8,48 +8,27 @@ from dataclasses import dataclass
 from typing import Final
 
 WIDTH: Final = 720
-BAR: Final = 20
-GAP: Final = 6
-NAMES: Final = 220
-"""The part of the width that the names of bars take."""
-FIGURES: Final = 90
 COLUMNS_HEIGHT: Final = 120
 
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """A horizontal bar. `part` is the length of the piece that has another colour."""
+    """A horizontal bar. Its width is in percent of the longest; `part` is that of the piece with another colour."""
 
     name: str
     figure: str
-    y: int
-    width: int
-    part: int
+    width: float
+    part: float
 
 
-@dataclass(frozen=True, slots=True)
-class BarChart:
-    """A chart of bars, one below the other."""
-
-    bars: list[Bar]
-    width: int
-    height: int
-    left: int = NAMES
-
-
-def bars(values: Sequence[tuple[str, str, float, float]]) -> BarChart:
-    """A chart of bars, made of the name, the figure, the value and the part of the value for each."""
+def bars(values: Sequence[tuple[str, str, float, float]]) -> list[Bar]:
+    """Bars, one below the other, made of the name, the figure, the value and the part of the value for each."""
     most = max((value for _, _, value, _ in values), default=0.0)
-    room = WIDTH - NAMES - FIGURES
 
-    def length(value: float) -> int:
-        return 0 if most <= 0 or value <= 0 else max(1, round(room * value / most))
+    def percent(value: float) -> float:
+        return 0.0 if most <= 0 or value <= 0 else max(0.5, round(100 * value / most, 1))
 
-    made = [
-        Bar(name, figure, (BAR + GAP) * at, length(value), min(length(part), length(value)))
-        for at, (name, figure, value, part) in enumerate(values)
-    ]
-    return BarChart(made, WIDTH, max((BAR + GAP) * len(made), 1))
+    return [Bar(name, figure, percent(value), percent(min(part, value))) for name, figure, value, part in values]
 
 
 @dataclass(frozen=True, slots=True)

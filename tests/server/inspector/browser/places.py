@@ -34,6 +34,9 @@ async def every_page(path: Path, *, writes: bool = False) -> dict[str, Place]:
         "storage": (("stats",), {}),
         "storage of a thread": (("t", LONG, "stats"), {}),
         "export": (("t", TRIP, "export"), {}),
+        "memory": (("memory",), {}),
+        "memory, found": (("memory",), {"q": "what tea does she drink", "under": "users/"}),
+        "item": (("memory", "item"), {"path": "users/ada/memories/", "key": "tea"}),
         "nothing there": (("t", "nobody"), {}),
     }
     if writes:

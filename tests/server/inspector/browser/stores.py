@@ -8,6 +8,7 @@ from typing import Any
 from examples.trip import OTHER_WAY, STEPS, about
 from locus.core.messages import Message, ToolCall, ToolResult
 from locus.core.state import AgentState
+from locus.memory import LongTermMemory
 from locus.memory.backends import sqlite_checkpointer
 from locus.memory.checkpointer import Checkpointer
 from locus.memory.model.records import DEFAULT_NAMESPACE
@@ -29,7 +30,19 @@ async def fill(path: Path, *, turns: int = 30) -> None:
         await session(handle)
         await graph(handle)
         await trip(handle)
+        await facts(handle)
         await handle.search("hello")  # so that a store which may only be read has its index
+
+
+async def facts(handle: Checkpointer) -> None:
+    """What agents have learnt about two users."""
+    memory = LongTermMemory(handle)
+    for text in ("Ada drinks tea.", "Ada drinks green tea, without sugar."):
+        await memory.put(("users", "ada", "memories"), "tea", {"text": text}, {"sure": 0.9}, source=TRIP)
+    await memory.put(
+        ("users", "ada", "memories"), "train", {"text": "Ada would rather take the train than fly."}, source=TRIP
+    )
+    await memory.put(("users", "grace", "memories"), "tea", {"text": "Grace drinks no tea, but coffee."})
 
 
 async def trip(handle: Checkpointer) -> None:

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from itertools import chain
 from typing import Any
 
+from locus.errors import CorruptCheckpointError
 from locus.memory.backends.redis.schema import (
     entry_text,
     index_field,
@@ -23,6 +24,7 @@ from locus.memory.backends.redis.schema import (
     payload_text,
     run_text,
 )
+from locus.memory.model.ids import shown_thread
 from locus.memory.model.manifest import wanted
 from locus.memory.model.records import Commit, Outcome, TaskWrites, Unset, Verdict
 
@@ -72,7 +74,13 @@ def commit_outcome(commit: Commit, answer: Any) -> Outcome:
     if type(answer) is int:
         assert isinstance(commit.parent_id, str), "the script has saved it with the parent that was named"
         return Outcome(Verdict.COMMITTED, answer, commit.parent_id)
-    verdict, *rest = answer
+    try:
+        return _decided(*answer)
+    except ValueError:
+        raise CorruptCheckpointError(f"what is stored of {shown_thread(commit.thread_id)} is damaged") from None
+
+
+def _decided(verdict: bytes, *rest: Any) -> Outcome:
     if verdict in (b"COMMITTED", b"REPEATED"):
         seq, parent = rest
         parent_id = None if parent is None else parent.decode()

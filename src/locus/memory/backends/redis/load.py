@@ -6,7 +6,8 @@ which `lua/shared/runs.lua` describes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from locus.errors import CorruptCheckpointError
@@ -76,15 +77,24 @@ class ManyRuns:
         _, *self._about = answer
         self.entry = to_entry(thread_id, self._about[0], self._about[1])
         payload = self._about[2]
-        self._newest = newest_in(to_extents(nets(payload)[0])) if payload else {}
+        with self._reading():
+            self._newest = newest_in(to_extents(nets(payload)[0])) if payload else {}
         self._runs: dict[str, dict[int, Run]] = {}
 
     def add(self, fields: Mapping[bytes, bytes]) -> None:
         """Add those of these fields of the hash of runs that belong to the checkpoint. One may come twice."""
-        for field, text in fields.items():
-            branch, _, number = field.decode().partition(" ")
-            if number and int(number) <= self._newest.get(branch, -1):
-                self._runs.setdefault(branch, {})[int(number)] = run_of(branch, int(number), text)
+        with self._reading():
+            for field, text in fields.items():
+                branch, _, number = field.decode().partition(" ")
+                if number and int(number) <= self._newest.get(branch, -1):
+                    self._runs.setdefault(branch, {})[int(number)] = run_of(branch, int(number), text)
+
+    @contextmanager
+    def _reading(self) -> Iterator[None]:
+        try:
+            yield
+        except ValueError:
+            raise CorruptCheckpointError(f"runs of {shown_thread(self._thread_id)} cannot be read") from None
 
     def stored(self, part: Part | None) -> Stored:
         runs = {branch: [found[number] for number in sorted(found)] for branch, found in self._runs.items()}

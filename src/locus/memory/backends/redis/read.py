@@ -23,6 +23,7 @@ from locus.memory.backends.redis.schema import (
     history_arguments,
     pair_digest,
     thread_in,
+    time_in,
     to_entry,
     to_history,
 )
@@ -212,7 +213,7 @@ class IndexReader:
                 for bucket, start in starts.items()
             ]
             for bucket, (names, times) in zip(list(starts), await self._clients.run_all(calls), strict=True):
-                threads += [(int(time), thread_in(name)) for name, time in zip(names, times, strict=True) if time]
+                threads += [(time_in(time), thread_in(name)) for name, time in zip(names, times, strict=True) if time]
                 if len(names) == _LARGEST_PAGE:
                     starts[bucket] = b"(" + names[-1]
                 else:
@@ -347,22 +348,22 @@ def _range(prefix: str) -> tuple[bytes, bytes]:
 
 def _recent_rows(answer: Sequence[bytes], page: int) -> _IndexPage:
     pairs = list(zip(answer[::2], answer[1::2], strict=True))
-    rows = [_IndexRow(int(score), name, None) for name, score in pairs]
+    rows = [_IndexRow(time_in(score), name, None) for name, score in pairs]
     return _IndexPage(rows, b"(" + pairs[-1][1] if len(pairs) == page else None)
 
 
 def _filtered_rows(answer: Sequence[Any], _page: int) -> _IndexPage:
     """Keep the rows with the prefix, and a last one that only says how far the page went."""
     pairs, last = answer
-    rows = [_IndexRow(int(score), name, None) for name, score in zip(pairs[::2], pairs[1::2], strict=True)]
+    rows = [_IndexRow(time_in(score), name, None) for name, score in zip(pairs[::2], pairs[1::2], strict=True)]
     if not last:
         return _IndexPage(rows, None)
-    return _IndexPage([*rows, _IndexRow(int(last[1]), last[0], b"")], b"(" + last[1])
+    return _IndexPage([*rows, _IndexRow(time_in(last[1]), last[0], b"")], b"(" + last[1])
 
 
 def _found_rows(answer: Sequence[Any], _page: int) -> _IndexPage:
     members, entries, last = answer
-    rows = [_IndexRow(int(member[16:32]), member, entry) for member, entry in zip(members, entries, strict=True)]
+    rows = [_IndexRow(time_in(member[16:32]), member, entry) for member, entry in zip(members, entries, strict=True)]
     return _IndexPage(rows, b"(" + last if last else None)
 
 

@@ -54,9 +54,9 @@ class ThreadOutline:
         self.leaves_runs = False
         """Whether the removal that was planned last leaves runs for `leftovers`."""
         self._planned = Removal([], {})
-        self._raw = {int(seq): entry for seq, entry in zip(seqs, entries, strict=True)}
-        self.rows = {seq: to_stored_entry(thread_id, seq, entry) for seq, entry in self._raw.items()}
         try:
+            self._raw = {int(seq): entry for seq, entry in zip(seqs, entries, strict=True)}
+            self.rows = {seq: to_stored_entry(thread_id, seq, entry) for seq, entry in self._raw.items()}
             self.extents = {int(seq): to_extents(text or b"") for seq, text in zip(seqs, extents, strict=True)}
             self.runs = [to_run_info(name, header) for name, header in zip(names, headers, strict=True)]
         except ValueError:

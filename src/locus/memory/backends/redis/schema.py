@@ -330,10 +330,15 @@ def thread_in(name: bytes) -> str:
 
 def committed_at(stored: bytes) -> int:
     """The time at which an entry was committed, in microseconds. No two commits of a bucket have the same time."""
+    return time_in(stored[:16])
+
+
+def time_in(text: bytes) -> int:
+    """The time of a commit, as an entry or an index of a bucket has it."""
     try:
-        return int(stored[:16])
+        return int(text)
     except ValueError:
-        raise CorruptCheckpointError("an entry in Redis is damaged: it does not say when it was committed") from None
+        raise CorruptCheckpointError("the time of a commit is damaged in Redis, in an index or an entry") from None
 
 
 def payload_text(rev: str, extents: Iterable[Extent], head: str, manifest: str) -> bytes:

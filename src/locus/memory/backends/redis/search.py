@@ -136,7 +136,10 @@ class RedisSearch:
     async def _index_more(self) -> None:
         key = self._layout.format_key
         fields = [f"searched {bucket}" for bucket in range(self._layout.buckets)]
-        marks = [int(mark or 0) for mark in await self._clients.command("HMGET", key, *fields)]
+        # A damaged mark is none: everything is looked at again.
+        marks = [
+            int(mark) if mark and mark.isdigit() else 0 for mark in await self._clients.command("HMGET", key, *fields)
+        ]
         waiting = dict(enumerate(marks))
         while waiting:
             calls = [

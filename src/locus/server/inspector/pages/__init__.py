@@ -11,6 +11,7 @@ from locus.server.inspector.pages import (
     diff,
     export,
     follow,
+    memory,
     search,
     stats,
     threads,
@@ -23,5 +24,5 @@ __all__ = ["Pages", "no_such_thread", "page_routes"]
 
 def page_routes(pages: Pages) -> list[Route]:
     """The routes of all pages."""
-    modules = (threads, search, timeline, checkpoint, diff, bisect, stats, export, changes, follow)
+    modules = (threads, search, memory, timeline, checkpoint, diff, bisect, stats, export, changes, follow)
     return [route for module in modules for route in module.routes(pages)]

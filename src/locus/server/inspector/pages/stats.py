@@ -24,7 +24,7 @@ from locus.memory.model.records import Entry
 from locus.memory.model.sizes import ThreadSizes
 from locus.memory.titles import title_of
 from locus.server.bodies import read_form
-from locus.server.inspector.charts import BarChart, bars, columns
+from locus.server.inspector.charts import Bar, bars, columns
 from locus.server.inspector.jobs import Jobs, PageJob
 from locus.server.inspector.pages.base import Pages, no_such_thread, off_loop
 from locus.server.requests import Query, Text
@@ -196,7 +196,7 @@ def kinds_of(sizes: ThreadSizes) -> list[KindSize]:
     return sorted(by_kind, key=lambda kind: -kind.bytes)
 
 
-def _chart(values: Sequence[tuple[str, int, int]]) -> BarChart:
+def _chart(values: Sequence[tuple[str, int, int]]) -> list[Bar]:
     return bars([(one_line(name, _NAME), bytes_text(size), size, shared) for name, size, shared in values])
 
 
