@@ -23,7 +23,7 @@ DATABASES = {"redis", "postgresql", "mysql", "opensearch", "oracle", "oci", "s3"
 FRAMEWORKS = {
     *("langgraph", "openai-agents", "llmfy"),
     *("claude-agent-sdk", "pydantic-ai", "google-adk", "agent-framework", "strands", "a2a"),
-    *("openai", "anthropic", "ollama", "otel", "vectors", "embeddings"),
+    *("openai", "anthropic", "ollama", "otel", "vectors", "embeddings", "encryption"),
 }
 ALONE = {"crewai"}
 """Extras that cannot be installed together with all others."""

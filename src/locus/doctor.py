@@ -30,7 +30,7 @@ from locus.looking.spaces import stored_format as stored_format
 from locus.memory.checkpointer import Checkpointer
 from locus.memory.engine import ForeignStoreError, Maintains, NotAllowedError, NothingThereError
 from locus.memory.long_term.store import ItemStore
-from locus.memory.model.codec import decode
+from locus.memory.model.codec import decode, decode_head
 from locus.memory.model.payloads import dict_from
 from locus.memory.model.records import Entry, Finding, Stored, StoredFormat
 from locus.memory.store import CheckpointStore
@@ -250,7 +250,7 @@ async def read_through(store: CheckpointStore, thread_id: str, examination: Exam
 
 
 def _check(stored: Stored, items: ThreadItems) -> None:
-    if not isinstance(decode(stored.head), dict) or not isinstance(decode(stored.entry.metadata), dict):
+    if not isinstance(decode_head(stored.head), dict) or not isinstance(decode(stored.entry.metadata), dict):
         raise CorruptCheckpointError("a head or its metadata is no object")
     StoredContent(stored.head, stored.manifest, items)
 

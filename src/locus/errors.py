@@ -22,6 +22,7 @@
         ├── CapabilityError             this backend cannot do that (also a NotImplementedError)
         ├── CorruptCheckpointError      what is stored cannot be read back
         │   └── UnsupportedFormatError  it was written by a newer version of Locus
+        ├── EncryptionKeyError          what is stored is sealed, and its key is not at hand
         ├── EmbeddingError              an embedder failed, or made something else than vectors
         │   └── EmbeddingMismatchError  stored vectors are of another model; `.count` says how many
         └── BackendUnavailableError     the store could not be reached, or did not answer
@@ -159,6 +160,10 @@ class CorruptCheckpointError(CheckpointError):
 
 class UnsupportedFormatError(CorruptCheckpointError):
     """The stored format is newer than this version of Locus understands: upgrade `locus-state`."""
+
+
+class EncryptionKeyError(CheckpointError):
+    """What is stored is sealed, and the key that opens it is not at hand: the message names the key by its id."""
 
 
 class EmbeddingError(CheckpointError):

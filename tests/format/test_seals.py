@@ -195,6 +195,12 @@ def test_a_removal_does_not_hide_that_the_newest_checkpoint_is_lost(cp: StorageB
     told(cp, history, load)
 
 
+def test_an_id_that_is_no_text_is_told_by_lists(cp: StorageBackendAdapter, path: Path) -> None:
+    change(path, "UPDATE locus_threads SET thread_id = CAST(thread_id AS BLOB) WHERE thread_id = 'other'")
+    with pytest.raises(CorruptCheckpointError):
+        cp.sync.list_threads()
+
+
 def test_a_thread_of_which_nothing_is_left_is_told(cp: StorageBackendAdapter, path: Path) -> None:
     change(path, "UPDATE locus_threads SET thread_id = 'u' WHERE thread_id = 't'")
     told(cp, load, history, lambda cp: cp.sync.load("t", "c1"))

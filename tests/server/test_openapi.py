@@ -13,7 +13,7 @@ from starlette.routing import Router
 from locus.core.messages import Message
 from locus.core.state import AgentState
 from locus.memory.backends import MemoryCheckpointer
-from locus.memory.model.spaces import KEY_SPACES
+from locus.memory.model.spaces import DATA_KEYS, KEY_SPACES
 from locus.server import create_app
 from locus.wire.format import SPACES
 from tests.server.running import asking
@@ -70,7 +70,7 @@ async def test_every_route_is_described_and_nothing_else() -> None:
     router = APP._app
     assert isinstance(router, Router)
     served = {(method, route.path) for route in router.routes for method in route.methods if method != "HEAD"}  # type: ignore[attr-defined]
-    spaces = {(method, f"{SPACES}/{space}{path}") for space in KEY_SPACES for method, path in described}
+    spaces = {(method, f"{SPACES}/{space}{path}") for space in (*KEY_SPACES, DATA_KEYS) for method, path in described}
     assert served == described | spaces
     names = [
         operation["operationId"]

@@ -124,6 +124,10 @@ def test_vectors(extra: str) -> None:
     made.run("-c", VECTORS[extra])
 
 
+def test_encryption() -> None:
+    lowest("encryption").run("-m", "tests.versions.smoke.encryption")
+
+
 def test_telemetry() -> None:
     lowest("otel").run("-m", "tests.versions.smoke.otel")
 

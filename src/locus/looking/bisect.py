@@ -22,7 +22,7 @@ from locus.looking.deltas import MESSAGES, added_messages, keeps_deltas_at, mess
 from locus.looking.histories import readable_metadata
 from locus.looking.reading import PAGE, check_cuts, exported_pages, key_of, list_paths, position_of
 from locus.memory.conversations import conversation_path, utterance_of, utterances_of
-from locus.memory.model.codec import canonical, decode, texts_in
+from locus.memory.model.codec import canonical, decode, decode_head, texts_in
 from locus.memory.model.comparison import TooMuchText
 from locus.memory.model.manifest import decode_manifest
 from locus.memory.model.records import Cuts, Entry, Extent, Path, Stored
@@ -136,7 +136,7 @@ async def bisect_text(
     passage: Passage | None = None
 
     def holds(stored: Stored, branches: Branches) -> bool:
-        head = decode(stored.head)
+        head = decode_head(stored.head)
         cuts = _cuts(stored, head, branches)
         for cut in cuts.values():
             for extent in [Extent(cut, 0, 0, 1)] if isinstance(cut, str) else cut:
@@ -216,7 +216,7 @@ class _Wanted:
                 at = branches.last_match(extent)
                 if at is not None:
                     return self.passage_in(path, before + at, branches.item([extent], at), path == conversation)
-        head = decode(stored.head)
+        head = decode_head(stored.head)
         path, text = self._found_in(head)
         if conversation is not None and path[: len(conversation)] == conversation != path:
             position = int(path[len(conversation)])
@@ -273,7 +273,7 @@ async def bisect_value(
     compared = _Compared()
 
     def holds(stored: Stored, branches: Branches) -> bool:
-        head = decode(stored.head)
+        head = decode_head(stored.head)
         cuts = _cuts(stored, head, branches)
         value = _at(head, cuts, path, branches)
         if value is None or wanted is ...:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from locus.memory.engine import KeepsWrites
-from locus.memory.model.codec import decode
+from locus.memory.model.codec import decode, decode_head
 from locus.memory.model.manifest import decode_manifest
 from locus.memory.model.parts import Range
 from locus.memory.model.payloads import dict_from
@@ -27,7 +27,7 @@ _REMOVES_ALL: Final = "__remove_all__"
 
 def keeps_deltas(stored: Stored) -> bool:
     """Whether a checkpoint is one of LangGraph whose messages are in the writes of earlier ones."""
-    head = decode(stored.head)
+    head = decode_head(stored.head)
     if not isinstance(head, dict) or "langgraph" not in head or MESSAGES in decode_manifest(stored.manifest):
         return False
     values, versions = head.get("channel_values"), head.get("channel_versions")
@@ -83,7 +83,7 @@ async def messages_of(store: CheckpointStore, entry: Entry) -> list[Any] | None:
 
 
 def _has_messages(stored: Stored) -> bool:
-    return not keeps_deltas(stored) and _CHANNEL in (decode(stored.head).get("channel_values") or {})
+    return not keeps_deltas(stored) and _CHANNEL in (decode_head(stored.head).get("channel_values") or {})
 
 
 def _messages_of(stored: Stored | None) -> list[Any]:

@@ -21,7 +21,7 @@ from locus.looking.formatting import visible
 from locus.looking.reading import Conversation, exported_pages
 from locus.looking.tool_calls import speaker_of
 from locus.memory.conversations import THOUGHTS, Utterance, utterance_of, utterances_of
-from locus.memory.model.codec import MAX_DEPTH, decode, encode, encode_trusted
+from locus.memory.model.codec import MAX_DEPTH, decode, decode_head, encode, encode_trusted
 from locus.memory.model.records import Entry, Run, Stored, Write
 from locus.memory.store import CheckpointStore
 
@@ -83,7 +83,7 @@ def _checkpoint_line(stored: Stored, writes: Iterable[Write]) -> str:
             "parent_id": entry.parent_id,
             "created_at": entry.created_at.isoformat(),
             "metadata": decode(entry.metadata),
-            "state": decode(stored.head),
+            "state": decode_head(stored.head),
             "lists": decode(stored.manifest),
             "writes": [{**write._asdict(), "value": decode(write.value)} for write in writes],
         },

@@ -17,7 +17,7 @@ from locus.looking.deltas import MESSAGES as DELTAS
 from locus.looking.deltas import delta_messages, keeps_deltas
 from locus.memory.conversations import CONVERSATIONS, conversation_path
 from locus.memory.engine import Exports, KeepsWrites
-from locus.memory.model.codec import decode
+from locus.memory.model.codec import decode_head
 from locus.memory.model.manifest import decode_manifest
 from locus.memory.model.parts import ItemPage, Range, page_of
 from locus.memory.model.payloads import dict_from
@@ -74,7 +74,7 @@ def _page_of(items: list[Any], part: Range) -> ItemPage:
 def list_paths(stored: Stored) -> list[Path]:
     """The paths of a payload's lists: those that were cut out of its head, and known conversations that are short."""
     paths = [path for path, cut in decode_manifest(stored.manifest).items() if not isinstance(cut, str)]
-    head = decode(stored.head)
+    head = decode_head(stored.head)
     for path in CONVERSATIONS:
         value: Any = head
         for step in path:

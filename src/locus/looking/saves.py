@@ -32,7 +32,7 @@ from locus.looking.tool_calls import on_one_line
 from locus.looking.turns import Save, Stand, open_calls
 from locus.memory.conversations import Call, conversation_path
 from locus.memory.engine import Engine, Exports, KeepsWrites
-from locus.memory.model.codec import decode
+from locus.memory.model.codec import decode, decode_head
 from locus.memory.model.manifest import by_branch, decode_manifest, newest_runs, walk
 from locus.memory.model.parts import Range, total_of
 from locus.memory.model.records import Entry, Extent, Path, Run, Stored, Write
@@ -202,7 +202,7 @@ class _Change:
 
 
 def _change(stored: Stored, read: _Read, most: int) -> _Change:
-    entry, before, head = stored.entry, read.parent(stored.entry), decode(stored.head)
+    entry, before, head = stored.entry, read.parent(stored.entry), decode_head(stored.head)
     path = conversation_path(list_paths(stored))
     if keeps_deltas(stored):
         # The messages are in what the tasks of the checkpoint before wrote.
@@ -217,7 +217,7 @@ def _change(stored: Stored, read: _Read, most: int) -> _Change:
 
 def _save(stored: Stored, read: _Read) -> Save:
     entry, before = stored.entry, read.parent(stored.entry)
-    head = decode(stored.head)
+    head = decode_head(stored.head)
     metadata = readable_metadata(entry)
     writes = read.writes.get((entry.namespace, entry.checkpoint_id), [])
     change = _change(stored, read, MOST)

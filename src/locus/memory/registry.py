@@ -16,9 +16,10 @@ from collections.abc import Callable
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import PurePath
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 from urllib.parse import quote
 
+from locus.encryption.keyring import Keyring
 from locus.errors import ConfigurationError
 from locus.hints import did_you_mean
 from locus.memory.checkpointer import BaseCheckpointer, Checkpointer, StoreVerbs
@@ -28,6 +29,7 @@ from locus.memory.runtime.url import refuse_address
 ENTRY_POINTS = "locus.checkpointers"
 
 Factory = Callable[..., BaseCheckpointer]
+V = TypeVar("V", bound=StoreVerbs)
 
 _BUILT_IN = {
     "http": "locus.memory.backends.http:from_http",
@@ -82,6 +84,9 @@ def get_checkpointer(checkpointer_string: str | PurePath, **options: Any) -> Che
     return a `Checkpointer`. A registered factory may return any `BaseCheckpointer`; its users know which.
     `fallback="none"`, or `?fallback=none` in a URL, is for all of them: a new store may begin where another framework
     keeps its threads, which otherwise raises.
+
+    `keys` is a `Keyring` (see `locus.encryption`), with which everything is sealed before it is stored. Without it, the
+    keys are those of the file that the variable `LOCUS_KEYS` names.
     """
     if isinstance(checkpointer_string, PurePath):
         checkpointer_string = _url_of(checkpointer_string)
@@ -91,11 +96,36 @@ def get_checkpointer(checkpointer_string: str | PurePath, **options: Any) -> Che
     begins_beside = options.pop("fallback", None) if "fallback" in options else in_url or None
     if begins_beside not in (None, "none", 1):
         raise ConfigurationError('fallback of a store is "none"; LocusSaver(…, fallback=saver) takes one of LangGraph')
+    keyring = checked_keyring(options.pop("keys", None))
     name, _, location = url.partition(":")
     opened = _call(_factory(name, url), location, options)
+    if keyring is not None:
+        if not isinstance(opened, StoreVerbs):
+            raise ConfigurationError(f"{name} makes no checkpointer of Locus, which alone can take keys")
+        sealed_checkpointer(opened, keyring)
     if begins_beside and isinstance(opened, StoreVerbs):
         opened.store.engine.begins_beside = True
     return cast(Checkpointer, opened)
+
+
+def checked_keyring(keys: object) -> Keyring | None:
+    """The keyring that a caller gave, or else that of the environment."""
+    if keys is None:
+        return Keyring.from_environment()
+    if not isinstance(keys, Keyring):
+        raise ConfigurationError(f"keys is a Keyring of locus.encryption, got {type(keys).__name__}")
+    return keys
+
+
+def sealed_checkpointer(handle: V, keyring: Keyring) -> V:
+    """Let a handle that has not been used yet seal whatever it keeps."""
+    from locus.memory.sealed.engine import sealed
+    from locus.memory.store import CheckpointStore
+
+    store = handle.store
+    megabytes = store.cache.max_bytes / 1024**2
+    handle.store = CheckpointStore(sealed(store.engine, keyring), ttl_seconds=store.ttl_seconds, cache_mb=megabytes)
+    return handle
 
 
 def _url_of(path: PurePath) -> str:

@@ -12,7 +12,8 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from locus.memory.model.codec import MAX_DEPTH, check, encode, encode_trusted
+from locus.encryption.data_key import MARK
+from locus.memory.model.codec import MAX_DEPTH, SEALED, check, encode, encode_trusted
 from locus.memory.model.ids import digest
 from locus.memory.model.price import check_places, check_runs
 from locus.memory.model.records import ANY, Base, Commit, Cuts, Extent, Path, Run, Unset
@@ -108,10 +109,14 @@ def _run(rev: str, branch: str, number: int, start: int, items: list[Any], befor
     return Run(branch, number, start, len(items), "[" + "\n,".join(texts) + "]", before if start else None)
 
 
+_SEALED = f'"{MARK}', f'{{"{SEALED}":"{MARK}'
+"""What the text of a large value begins with if a client has sealed it."""
+
+
 def _parsed(branch: str, text: str, counter: ValueCounter) -> Any:
     """A large value, which the client has sent as text."""
     encode(text)  # refuses lone surrogates
-    if branch != f"#{digest(text)}":
+    if branch != f"#{digest(text)}" and not text.startswith(_SEALED):  # then the name is sealed as well
         raise invalid("the name of a value", "the digest of its text")
     try:
         value = counter.parse(text)

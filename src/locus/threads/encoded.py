@@ -30,7 +30,7 @@ from locus.core.frozen import EMPTY
 from locus.errors import CorruptCheckpointError
 from locus.memory.cache import weight_of_runs, weight_of_trace
 from locus.memory.engine import Exports
-from locus.memory.model.codec import decode
+from locus.memory.model.codec import decode_head
 from locus.memory.model.digests import fingerprint
 from locus.memory.model.ids import check_ids, shown_thread
 from locus.memory.model.manifest import by_branch, decode_manifest, decoded_items, extents_at, list_items, visible
@@ -207,7 +207,7 @@ class ReadVersion(EncodedVersion):
 
     def fields(self) -> Any:
         """The fields, in which each list that is stored item by item is empty. Any JSON, if this is no document."""
-        return decode(self._stored.head)
+        return decode_head(self._stored.head)
 
     def content(
         self, decoder: ItemDecoder | None = None, leave_out: Callable[[Path], bool] | None = None
@@ -222,7 +222,7 @@ class ReadVersion(EncodedVersion):
         left_out = () if leave_out is None else [path for path in cuts if leave_out(path)]
         if decoder is None:
             return dict_from(stored, left_out)
-        content: Any = decode(stored.head)
+        content: Any = decode_head(stored.head)
         for path in sorted(cuts, key=len):  # a large value may contain lists that are stored apart as well
             if path in left_out:
                 continue

@@ -149,11 +149,14 @@ async def test_a_latest_that_is_an_older_one_is_told(store: RedisStore) -> None:
     await story(store)
     with store.client() as client:
         name = name_of(store, "h")
-        assert stored(client, name)[b"ldefault"] == b"3 c3"
-        client.hset(name, "ldefault", "2 c3")
-    async with store.open() as cp:
-        with pytest.raises(CorruptCheckpointError):
-            await cp.load("t")
+        fields = stored(client, name)
+        assert fields[b"ldefault"] == b"3 c3"
+        for damaged in (b"2 c3", b"2 c2x", fields[b"i7:default2:c2"], fields[b"seq"], b""):
+            client.hset(name, "ldefault", damaged)
+            async with store.open() as cp:
+                for question in (cp.load("t"), cp.get_metadata("t")):
+                    with pytest.raises(CorruptCheckpointError):
+                        await question
 
 
 async def test_pending_writes_that_are_lost_are_told(store: RedisStore) -> None:

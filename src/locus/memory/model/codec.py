@@ -18,12 +18,13 @@ import json
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 from zlib import crc32
 
 from pydantic_core import from_json, to_json
 
-from locus.errors import CorruptCheckpointError, SerializationError
+from locus.encryption.data_key import MARK
+from locus.errors import CorruptCheckpointError, EncryptionKeyError, SerializationError
 
 _LONGEST_NUMBER_READ = 4300
 """In digits. Python neither writes nor reads longer integers, unless a program asks for it."""
@@ -135,6 +136,33 @@ def decode(text: str | bytes) -> Any:
     except (ValueError, RecursionError) as error:
         where = f" at character {error.pos}" if isinstance(error, json.JSONDecodeError) else ""
         raise CorruptCheckpointError(f"stored JSON cannot be read ({type(error).__name__}{where})") from error
+
+
+SEALED: Final = "~"
+"""The key of a stored head, and of stored metadata, under which a store with keys has put the sealed text."""
+
+
+def decode_head(head: str) -> Any:
+    """The value of a stored head; raises `EncryptionKeyError` if it is sealed, and whoever reads it has no keys."""
+    value = decode(head)
+    if isinstance(value, dict) and is_sealed(value.get(SEALED)):
+        raise EncryptionKeyError(
+            "this is sealed: open the store with its keys (keys=Keyring.from_file(…), or LOCUS_KEYS)"
+        )
+    return value
+
+
+def check_unsealed(head: str) -> None:
+    """Refuse a head that would be taken for a sealed one."""
+    if f'"{SEALED}":"{MARK}' in head:
+        raise SerializationError(
+            f"a value under the key {SEALED!r} may not begin with {MARK!r}: that marks what is sealed"
+        )
+
+
+def is_sealed(value: object) -> bool:
+    """Whether a stored value has the form of a sealed text."""
+    return isinstance(value, str) and value.startswith(MARK)
 
 
 def _keepable(value: Any, depth: int) -> bool:
@@ -391,7 +419,7 @@ def _untagged(value: Any) -> Any:
 
 
 def texts_in(value: Any) -> list[str]:
-    """Every text in a JSON value, except for keys."""
+    """Every text in a JSON value, except for keys, and for what is sealed."""
     if isinstance(value, str):
         return [value]
     texts: list[str] = []
@@ -402,7 +430,8 @@ def texts_in(value: Any) -> list[str]:
 def _add_texts(value: Any, texts: list[str]) -> None:
     for item in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
         if isinstance(item, str):
-            texts.append(item)
+            if not item.startswith(MARK):
+                texts.append(item)
         elif item:
             _add_texts(item, texts)
 

@@ -32,7 +32,7 @@ from locus.memory.model.changes import (
     gaps,
     segments,
 )
-from locus.memory.model.codec import canonical, decode
+from locus.memory.model.codec import canonical, decode, decode_head
 from locus.memory.model.digests import extended, fingerprint, texts_of
 from locus.memory.model.manifest import decode_manifest, digest_before, has_named, items_text, visible, wanted
 from locus.memory.model.parts import Part, Range, Window, between, total_of
@@ -81,7 +81,7 @@ class Side:
         """
         self._index = index
         self._left = most
-        self.head = decode(stored.head)
+        self.head = decode_head(stored.head)
         self.cuts: Cuts = decode_manifest(stored.manifest)
         self._runs: dict[str, dict[int, Run]] = {}
         self._has: dict[Path, list[tuple[int, int]]] = {}

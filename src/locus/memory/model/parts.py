@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from locus.errors import ConfigurationError
-from locus.memory.model.codec import MAX_DEPTH, decode, path_text
+from locus.memory.model.codec import MAX_DEPTH, decode_head, path_text
 from locus.memory.model.manifest import MOST, decode_manifest, list_items
 from locus.memory.model.records import Cuts, Extent, Path, Stored
 
@@ -160,7 +160,7 @@ def page_of_value(value: Any, part: Range) -> ItemPage:
 
 def _list_in_head(stored: Stored, cuts: Cuts, path: Path) -> list[Any]:
     """A list that stands in the head, because it is short."""
-    value: Any = decode(stored.head)
+    value: Any = decode_head(stored.head)
     for length, step in enumerate(path, 1):
         value = value.get(step) if isinstance(value, dict) else None
         cut = cuts.get(path[:length])

@@ -13,7 +13,7 @@ from typing import Any, Final, cast
 from locus.core.frozen import FrozenDict
 from locus.errors import CorruptCheckpointError, SerializationError, WindowError
 from locus.memory.model.alignment import part
-from locus.memory.model.codec import decode, encode
+from locus.memory.model.codec import decode, decode_head, encode
 from locus.memory.model.digests import DigestChain, fingerprint
 from locus.memory.model.ids import shown_thread
 from locus.memory.model.manifest import (
@@ -56,6 +56,7 @@ def payload_text(stored: Stored) -> str:
     """The payload as JSON text: the head, with everything that was cut out put back."""
     cuts = decode_manifest(stored.manifest)
     if not cuts:
+        decode_head(stored.head)
         return stored.head
     tree: dict[str, Any] = {}
     for path, cut in cuts.items():
@@ -68,7 +69,7 @@ def payload_text(stored: Stored) -> str:
         else:
             node[cast(str, None)] = items_texts(cut, stored.runs)
     parts: list[str] = []
-    _fill(parts, decode(stored.head), tree)
+    _fill(parts, decode_head(stored.head), tree)
     return "".join(parts)
 
 
@@ -99,7 +100,7 @@ def _unfit() -> CorruptCheckpointError:
 
 def dict_from(stored: Stored, without: Collection[Path] = ()) -> dict[str, Any]:
     """The dict of a stored checkpoint. The lists at the paths `without` stay empty, and need not have been read."""
-    payload: Any = decode(stored.head)
+    payload: Any = decode_head(stored.head)
     cuts = decode_manifest(stored.manifest)
     for path in sorted(cuts.keys() - set(without), key=len):  # what lies inside a large value comes after it
         cut = cuts[path]

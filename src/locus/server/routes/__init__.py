@@ -18,7 +18,7 @@ from starlette.routing import Route
 
 from locus import __version__
 from locus.errors import CapabilityError
-from locus.memory.model.spaces import KEY_SPACES
+from locus.memory.model.spaces import DATA_KEYS, KEY_SPACES
 from locus.server.authorized_store import AuthorizedStore
 from locus.server.bodies import Limits
 from locus.server.metrics import Metrics
@@ -32,7 +32,7 @@ from locus.wire.format import SPACES
 
 def all_routes(authorized: AuthorizedStore, metrics: Metrics) -> list[Route]:
     routes = _routes_of(authorized, metrics)
-    for name in KEY_SPACES:
+    for name in (*KEY_SPACES, DATA_KEYS):
         with suppress(CapabilityError):  # then there is nothing under these paths
             routes += _routes_of(authorized.key_space(name), metrics, f"{SPACES}/{name}")
     return routes

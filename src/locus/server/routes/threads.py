@@ -13,7 +13,7 @@ from starlette.responses import Response
 
 from locus.errors import ConfigurationError, InvalidIdError
 from locus.memory.model.changes import MOST_ON_A_PAGE, PAGE
-from locus.memory.model.codec import decode, encode, encode_trusted
+from locus.memory.model.codec import decode, decode_head, encode, encode_trusted
 from locus.memory.model.comparison import LARGEST_PAGE, TooMuchText, payload_diff
 from locus.memory.model.ids import check_pattern
 from locus.memory.model.manifest import LONGEST_REMEMBERED, wanted
@@ -469,7 +469,7 @@ def _items_text(stored: Stored, part: Range) -> str:
 
 def _state_text(stored: Stored) -> str:
     """The state as JSON text. Raises if it is damaged: most of the stored text is passed on, so it is checked here."""
-    decode(stored.head)
+    decode_head(stored.head)
     for runs in stored.runs.values():
         for run in runs:
             decode(run.items)

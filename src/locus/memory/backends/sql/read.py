@@ -624,7 +624,9 @@ def counted(sql: Flavour, pattern: Pattern, limit: int | None, what: str) -> Ste
             f" AND EXISTS (SELECT 1 FROM {sql.checkpoints} c WHERE c.thread = t.id) ORDER BY t.thread_id LIMIT ?",
             (*values, *end, sql.now(), size),
         )
-        named = ((sql.read_text(stored), number) for stored, number in rows)
+        named = [(sql.read_text(stored), number) for stored, number in rows]
+        if any(type(thread_id) is not str for thread_id, _ in named):
+            raise CorruptCheckpointError("the id of a thread is no text: its row is damaged")
         matching += [(thread_id, number) for thread_id, number in named if pattern.matches(thread_id)]
         if len(rows) < size:
             break

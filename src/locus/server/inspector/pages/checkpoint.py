@@ -19,7 +19,7 @@ from locus.looking.histories import readable_metadata
 from locus.looking.reading import conversation
 from locus.looking.revisions import moment_of
 from locus.looking.saves import saves_of
-from locus.memory.model.codec import decode
+from locus.memory.model.codec import decode, decode_head
 from locus.memory.model.ids import MAX_ID_LENGTH
 from locus.memory.model.manifest import decode_manifest, list_items
 from locus.memory.model.parts import Range, page_of, total_of
@@ -200,7 +200,7 @@ async def _state(pages: Pages, entry: Entry) -> tuple[TreeNode, list[CutShown], 
             CutShown(dotted(path), path_text(path), None if isinstance(cut, str) else total_of(cut))
             for path, cut in sorted(cuts.items())[:_MOST_CUTS]
         ]
-        return tree(_without(decode(stored.head), list(cuts))), lists, max(0, len(cuts) - _MOST_CUTS)
+        return tree(_without(decode_head(stored.head), list(cuts))), lists, max(0, len(cuts) - _MOST_CUTS)
 
     return await off_loop(shown)
 

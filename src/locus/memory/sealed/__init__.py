@@ -1,0 +1,1 @@
+"""Encryption at rest: an engine that seals whatever passes through it on its way to another engine."""
