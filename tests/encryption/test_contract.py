@@ -57,7 +57,7 @@ def with_index_key(store: S) -> S:
         async with store.open() as handle:
             engine = handle.store.engine
             assert isinstance(engine, SealedEngine)
-            await engine.keys.index_key()
+            await engine.keys.index_key("append 0")
 
     thread = threading.Thread(target=lambda: asyncio.run(save()))
     thread.start()

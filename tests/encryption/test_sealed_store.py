@@ -16,12 +16,16 @@ from locus.encryption import Keyring, new_key
 from locus.encryption.data_key import NotOpenedError, NotSealedError
 from locus.errors import ConfigurationError, CorruptCheckpointError, EncryptionKeyError, SerializationError
 from locus.memory import get_checkpointer
+from locus.memory.backends import MemoryCheckpointer
 from locus.memory.checkpointer import Checkpointer
 from locus.memory.model.payloads import dict_from
 from locus.memory.model.records import DEFAULT_NAMESPACE, Stored
 from locus.memory.sealed.engine import SealedEngine
 from locus.memory.sealed.texts import opened_stored
+from locus.server import create_app
+from locus.server.auth import Token
 from tests.encryption.stores import keyring
+from tests.server.running import threaded
 
 MARKED = ("elephant", "walrus", "giraffe", "channel-of-tigers", "messages", "tool_calls", "okapi")
 LONG = "elephant " * 2_000
@@ -260,3 +264,23 @@ async def test_whatever_is_moved_changed_or_forged_is_an_error() -> None:
             # The last bits of base64 stand for nothing, and so does a run that nothing shows.
             assert found == whole[changed.entry.checkpoint_id]
     assert refused > 980
+
+
+async def test_a_tenant_seals_what_a_server_keeps() -> None:
+    tokens = [Token("a" * 40), Token("b" * 40, prefix="acme/")]
+    kept = MemoryCheckpointer()
+    with threaded(create_app(kept, tokens)) as port:
+        url = f"http://127.0.0.1:{port}"
+        for token, thread_id in (("a" * 40, "thread"), ("b" * 40, "acme/1")):
+            async with get_checkpointer(url, token=token, keys=keyring()) as handle:
+                state = AgentState(metadata={"large": LONG}).with_message(Message.user("elephant"))
+                await handle.save(state, thread_id, metadata={"kind": "walrus"})
+                assert await handle.copy_thread(thread_id, f"{thread_id}-copy")
+            async with get_checkpointer(url, token=token, keys=keyring()) as handle:
+                assert await handle.load(f"{thread_id}-copy") == state
+                assert len(await handle.query_by_metadata("kind", "walrus")) == 2
+        async with get_checkpointer(url, token="a" * 40, keys=keyring()) as handle:
+            assert len(await handle.query_by_metadata("kind", "walrus")) == 4
+            assert len(await handle.query_by_metadata("kind", "walrus", 3)) == 3
+            assert len(await handle.query_by_metadata("kind", "walrus", prefix="acme/")) == 2
+    assert len(await kept.list_threads()) == 4

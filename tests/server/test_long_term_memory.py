@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from locus.core.state import AgentState
+from locus.effects import Effects
 from locus.errors import BackendUnavailableError, CapabilityError, CheckpointError, LocusError
 from locus.memory import LongTermMemory
 from locus.memory.backends import HTTPCheckpointer, MemoryCheckpointer
@@ -50,6 +51,23 @@ async def test_a_tenant_sees_the_items_below_its_prefix_and_no_others() -> None:
         async with HTTPCheckpointer(url) as nobody:
             with pytest.raises(LocusError):
                 await LongTermMemory(nobody).search()
+
+
+async def test_a_tenant_keeps_effects_of_its_own_threads_and_of_no_others() -> None:
+    with threaded(create_app(MemoryCheckpointer(), TOKENS)) as port:
+        url = f"http://127.0.0.1:{port}"
+        async with HTTPCheckpointer(url, token=ADMIN) as everywhere, HTTPCheckpointer(url, token=ACME) as tenant:
+            admin, acme = Effects(everywhere), Effects(tenant)
+            for thread_id in ("acme/1", "acme/1/below", "acme-corp/1", "acme", None):
+                await admin.once("k", lambda thread_id=thread_id: thread_id, thread_id=thread_id)
+            assert await acme.once("k", lambda: "again", thread_id="acme/1") == "acme/1"
+            assert await acme.once("mine", lambda: "made", thread_id="acme/2") == "made"
+            assert {effect.thread_id for effect in await acme.find()} == {"acme", "acme/1", "acme/1/below", "acme/2"}
+            for thread_id in ("acme-corp/1", None):
+                with pytest.raises(CheckpointError):
+                    await acme.once("k", lambda: "again", thread_id=thread_id)
+            assert await acme.erase("acme/1") == 1
+            assert len(await admin.find()) == 5
 
 
 async def test_items_count_for_the_quota_of_a_token() -> None:

@@ -109,8 +109,8 @@ async def _erased_items(store: CheckpointStore, space: str, options: argparse.Na
     from locus.memory.long_term.names import path_of, tenant_paths
     from locus.memory.long_term.store import ItemStore
 
-    # The namespace of an effect is the id of its thread, and the tenant's prefix is where that begins.
-    paths = {path_of([options.prefix])[:-1]} if space == "effects" else tenant_paths(options.prefix)
+    # The names of effects begin as the ids of their threads do.
+    paths = {path_of(options.prefix.split("/"))[:-1]} if space == "effects" else tenant_paths(options.prefix)
     items = ItemStore(store, space)
     return sum([await items.erase_under(path, dry_run=not options.apply) for path in paths])
 

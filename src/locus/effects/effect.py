@@ -13,8 +13,8 @@
     error       the class of an error, and its text
     note        what somebody has said who settled it by hand
 
-The item's namespace is the thread that the effect belongs to, or empty, so the effects of a thread are found by their
-prefix.
+The item's namespace has the parts between the slashes of the thread's id, or is empty without a thread. So the names of
+a tenant's effects begin as the ids of the tenant's threads do.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ def _host() -> str:
 
 
 def namespace_of(thread_id: str | None) -> Namespace:
-    return () if thread_id is None else (thread_id,)
+    return () if thread_id is None else tuple(thread_id.split("/"))
 
 
 def digest_of(key: str, arguments: Any) -> str | None:
@@ -161,13 +161,13 @@ def effect_of(item: Item) -> Effect:
         lease = None if value["lease"] is None else Lease(*map(float, value["lease"]))
         ended_at = value["ended_at"]
         state = value["state"]
-        if state not in STATES or (state == "begun") != (lease is not None) or len(item.namespace) > 1:
+        if state not in STATES or (state == "begun") != (lease is not None):
             raise ValueError("it says something else than its place")
         if lease is not None and lease.until + SKEW < time.time():
             state = "unknown"
         return Effect(
             item.key,
-            item.namespace[0] if item.namespace else None,
+            "/".join(item.namespace) if item.namespace else None,
             state,
             int(value["attempt"]),
             str(value["worker"]),

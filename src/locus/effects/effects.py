@@ -56,7 +56,7 @@ from locus.errors import (
 )
 from locus.memory.checkpointer import StoreVerbs
 from locus.memory.engine import Engine
-from locus.memory.long_term.names import item_id, whole_name
+from locus.memory.long_term.names import item_id, keys_of, whole_name
 from locus.memory.long_term.store import ItemStore
 from locus.memory.model.arguments import checked_limit
 from locus.memory.model.codec import encode
@@ -354,7 +354,8 @@ class Effects:
         return found
 
     async def _each(self, thread_id: str | None, behind: str) -> AsyncGenerator[Effect]:
-        async with aclosing(self._items.pages(namespace_of(thread_id), after=behind)) as pages:
+        names = "" if thread_id is None else keys_of(namespace_of(thread_id))
+        async with aclosing(self._items.under(names, after=behind)) as pages:
             async for page in pages:
                 for item in page:
                     yield effect_of(item)
@@ -390,7 +391,7 @@ class Effects:
 
     async def erase(self, thread_id: str) -> int:
         """Forget all effects of a thread; return how many."""
-        return await self._items.erase(namespace_of(thread_id))
+        return await self._items.erase_under(keys_of(namespace_of(thread_id)))
 
     async def sweep(self) -> int:
         """Remove from the store what has ended by its `ttl_seconds`; return how much that was."""

@@ -258,7 +258,7 @@ class SealedEngine(Engine):
         keys = await self._keys_to_seal(commit.thread_id)
         index = None
         if isinstance(self, FindsMetadata) and commit.metadata != "{}":
-            index = await self.keys.index_key()
+            index = await self.keys.index_key(commit.thread_id)
         return sealed_commit(commit, keys, index, self.keys.keyring.clear_metadata)
 
     async def _keys_to_seal(self, thread_id: str) -> ThreadKeys:
@@ -405,11 +405,14 @@ class _SealedCommitsWithWrites(SealedEngine, CommitsWithWrites):
 class _SealedMetadata(SealedEngine, FindsMetadata):
     async def find(self, key: str, value: str, limit: int, prefix: str = "") -> list[Entry]:
         if key in self.keys.keyring.clear_metadata:
-            marked = key, value
-        else:
-            name, mark = index_marks(await self.keys.index_key(), key, value)
-            marked = name, encode_trusted(mark)
-        return await self._opened_of_threads(await self.inner.find(*marked, limit, prefix))
+            return await self._opened_of_threads(await self.inner.find(key, value, limit, prefix))
+        found: list[Entry] = []
+        for index in (keys := await self.keys.index_keys(prefix)):
+            name, mark = index_marks(index, key, value)
+            found += await self.inner.find(name, encode_trusted(mark), limit, prefix)
+        if len(keys) > 1:
+            found.sort(key=lambda entry: (entry.created_at, entry.seq), reverse=True)
+        return await self._opened_of_threads(found[:limit])
 
 
 class _SealedExpires(SealedEngine, Expires):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import re
 import time
 from collections import OrderedDict
 from collections.abc import Sequence
@@ -20,7 +21,7 @@ from locus.encryption.keyring import Keyring, WrappedKey
 from locus.errors import ConflictError, CorruptCheckpointError, EncryptionKeyError
 from locus.memory.engine import Engine, NothingThereError
 from locus.memory.model.codec import decode, encode_trusted
-from locus.memory.model.ids import new_id, shown_thread
+from locus.memory.model.ids import Pattern, new_id, shown_thread
 from locus.memory.model.records import ANY, Commit, Verdict
 
 CACHED_SECONDS: Final = 300.0
@@ -28,6 +29,7 @@ MOST_CACHED: Final = 10_000
 _ATTEMPTS: Final = 4
 _ORIGINS: Final = "origins"
 _INDEX: Final = "index"
+_SCOPE: Final = re.compile("[^/:]*[/:]")
 
 
 class Origin(NamedTuple):
@@ -77,7 +79,7 @@ class DataKeys:
         self.keyring = keyring
         self._space = space
         self._cached: OrderedDict[str, tuple[float, ThreadKeys]] = OrderedDict()
-        self._index: DataKey | None = None
+        self._index: dict[str, DataKey] = {}
         self._ready = False
 
     def subject_of(self, thread_id: str) -> str:
@@ -112,12 +114,28 @@ class DataKeys:
         self._hold(thread_id, keys)
         return keys
 
-    async def index_key(self) -> DataKey:
-        """The key that marks metadata, so that equal values of all threads are found by one question."""
-        if self._index is None:
-            record = await self._made(_INDEX, _INDEX)
-            self._index = DataKey(await self._unwrapped(record, _INDEX))
-        return self._index
+    async def index_key(self, thread_id: str) -> DataKey:
+        """The key that marks the metadata of a thread, so that equal values of a tenant are found by one question."""
+        scope = scope_of(thread_id)
+        key = self._index.get(scope)
+        if key is None:
+            name = f"{scope}{_INDEX}"
+            record = await self._made(name, self._namespace(_INDEX))
+            key = self._index[scope] = DataKey(await self._unwrapped(record, name))
+            if len(self._index) > MOST_CACHED:
+                self._index.clear()
+        return key
+
+    async def index_keys(self, prefix: str) -> list[DataKey]:
+        """The keys that may have marked the metadata of threads whose ids begin with a prefix."""
+        if scope_of(prefix):
+            return [await self.index_key(prefix)]
+        try:
+            engine = await self._engine()
+        except NothingThereError:
+            return []
+        names = await engine.threads(Pattern(f"*{_INDEX}", within=prefix), None)
+        return [await self.index_key(name.removesuffix(_INDEX)) for name in names if scope_of(name) + _INDEX == name]
 
     def forget_cached(self, thread_id: str) -> None:
         """Read the keys of a thread anew when they are needed next."""
@@ -222,6 +240,12 @@ async def keys_of_all(data_keys: DataKeys, thread_ids: Sequence[str]) -> dict[st
 
 def _written(wrapped: WrappedKey) -> dict[str, Any]:
     return {"key": wrapped.key_id, "data_key": base64.b64encode(wrapped.wrapped).decode()}
+
+
+def scope_of(thread_id: str) -> str:
+    """The beginning of a thread's id that names its tenant, if it has one: up to the first slash or colon."""
+    found = _SCOPE.match(thread_id)
+    return found[0] if found else ""
 
 
 def _context(subject: str) -> str:

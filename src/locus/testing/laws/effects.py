@@ -132,6 +132,10 @@ class EffectStoreLaws(Laws):
         while page := await others.find(limit=7, after=pages[-1]):
             pages += page
         assert pages == found
+        below = await effects.once("k", lambda: "below", thread_id="t/below")
+        assert [effect.result for effect in await others.find(thread_id="t/below")] == [below]
+        assert {effect.key for effect in await others.find(thread_id="t", limit=None)} == set(self.effect_ids)
+        made["t/below", "k"] = below
         assert await others.erase("t") == len(self.effect_ids)
         assert {key for key in made if key[0] != "t"} == {
             (each.thread_id, each.key) for each in await effects.find(limit=None)
