@@ -57,12 +57,18 @@ HAVE: dict[str, tuple[Text, ...]] = {
         Text(r"\"timeline\.html\""),  # fills the template
         Text(r"aria-label=\"Choose "),  # the label of a button in each row
     ),
+    "change which items a window (`load(last=n)`) or a range has": (Text(r"^class (Window|Range)\b", "memory"),),
+    "change what a row of the inspector's list of threads shows": (
+        Text(r"\"threads\.html\""),  # fills the template
+        Text(r"row\.end\.forked", "server/inspector/templates"),
+    ),
     "add a check to `locus doctor`": (Text(r"\bFinding\(\s*\"(error|warning|note)\""),),
     "add a backend": (Text(r"\"locus\.memory\.backends\.\w+:from_"),),
     "change what a URL may say": (Text(r"^class \w+Config\b", "memory/backends"), Text(r"^class StoreURL\b")),
     "add CockroachDB as a PostgreSQL flavour": (
         Text(r"\bpg_advisory_\w|\bctid\b", "memory/backends"),  # what only PostgreSQL has
         Text(r"^    flavour: .*PostgreSQLFlavour"),  # the flavour of a public class
+        Text(r"^    \"postgresql\": \"locus\."),  # the scheme of its URLs
     ),
     "add a route to the server": (Text(r"^def all_routes\b"),),
 }

@@ -200,7 +200,7 @@ class LoadCache:
 
 
 class TraceCache:
-    """The traces of the last saves, by thread and namespace, with digests only. The oldest are dropped first."""
+    """What the last saves stored, by thread and namespace: digests, and no items. The oldest are dropped first."""
 
     MAX_TRACES = 1_024
     MAX_WEIGHT = 64 * 1024 * 1024

@@ -369,7 +369,7 @@ class ItemLog:
         return tuple(kept), chains, checkpoint.base if checkpoint is not None and referring else None
 
     async def _checkpoint(self, checkpoint_id: str | None) -> LogCheckpoint | None:
-        """Read the facts about a checkpoint, by default the latest, and no items if that is possible."""
+        """Read a checkpoint, by default the latest, without its items where the store can leave them out."""
         async with self.store.using() as engine:
             pass  # some engines know whether they keep runs only after `setup`
         if engine.keeps_runs:

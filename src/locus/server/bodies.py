@@ -249,9 +249,10 @@ def admission(request: Request, limits: Limits) -> Callable[[Amount], None]:
 
 
 async def made(request: Request, size: int, text: Callable[[], str], *, times: int, takes_long: bool = False) -> str:
-    """A text of about `size` characters, which `text` makes. A worker thread does so if it is large, or takes long.
+    """Call `text`, and return the text of about `size` characters that it makes.
 
-    Then it counts `times` as memory of the request.
+    If that is large, or takes long, it is called in a worker thread, and `times` as many characters count as memory of
+    the request.
     """
     if size < LARGE_TEXT and not takes_long:
         return text()

@@ -225,7 +225,7 @@ class ThreadStore:
         return await self._store.find(key, value, limit, prefix)
 
     async def namespaces(self, thread_id: str) -> list[str]:
-        """The namespaces in which a thread has checkpoints, in order."""
+        """The namespaces in which a thread has checkpoints, sorted by name."""
         return await self._store.namespaces(thread_id)
 
     async def copy(self, source: str, dest: str) -> bool:

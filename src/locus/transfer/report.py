@@ -27,7 +27,7 @@ class Problem:
 
 @dataclass
 class Report:
-    """The counts of a move; `ok` if there was no problem."""
+    """How many threads and checkpoints a copy or an import has brought over; `ok` is true if there was no problem."""
 
     source: str
     destination: str

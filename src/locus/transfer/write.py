@@ -152,7 +152,7 @@ class ThreadWriter:
             self._saved.popitem(last=False)
 
     async def _base_for(self, namespace: str, parent_id: str | None) -> _PreviousCheckpoint | None:
-        """The checkpoint that the next save is a delta to: its parent, or the last one saved."""
+        """The checkpoint that the next save is a delta to: its parent if that was copied, or the last one saved."""
         if not self._store.engine.keeps_runs or namespace not in self._latest:
             return None
         for checkpoint_id in (parent_id, self._latest[namespace]):

@@ -257,7 +257,7 @@ class BringOver:
 
     @staticmethod
     def _warn_of_forks(keys: Collection[GraphKey], missing: Collection[GraphKey], latest: Mapping[str, str]) -> None:
-        """Log a warning, before anything is saved, if a thread was continued at both savers."""
+        """Warn, before anything is saved, if a thread was continued both in this saver and in the fallback."""
         there = {key.here for key in keys}
         namespaces = {key.here[0] for key in missing} & latest.keys()
         if any((namespace, latest[namespace]) not in there for namespace in namespaces):

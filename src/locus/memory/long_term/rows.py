@@ -156,7 +156,7 @@ class Rows:
         return row if self._alive[row] else None
 
     def add(self, item: Item) -> None:
-        """Hold this version of an item, and no other."""
+        """Hold this version of an item in place of any other version of it."""
         name, row = joined_name(item.namespace, item.key).encode(), self.total
         if self._later or (row and name <= self.name(row - 1)):
             if (older := self._row_of(name)) is not None:

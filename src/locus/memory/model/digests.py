@@ -44,7 +44,7 @@ def extended(before: bytes, text: str) -> bytes:
 
 
 def digest_text(digest: bytes | None) -> str | None:
-    """A digest as it is stored; None if nothing precedes, or it is not known."""
+    """The text that is stored for a digest (base64 without its end); None for no digest."""
     return b2a_base64(digest, newline=False)[:DIGEST_LENGTH].decode() if digest else None
 
 

@@ -74,7 +74,7 @@ class Outlived:
 
 @dataclass(frozen=True, slots=True)
 class OutlivedPage:
-    """Some threads that an engine has looked at for a vacuum. The order is the engine's own."""
+    """A page of what a vacuum would remove from the threads that were looked at, in any order."""
 
     after: str
     """Where the next page begins: a text that only the engine understands."""

@@ -19,7 +19,7 @@ SHORTEST, LONGEST = 0.005, 0.15
 
 
 class ClientKilled:
-    """Kills a client at any instant. It counts if the client was at work."""
+    """A fault that kills a client at a random instant. It counts as a fault only if the client was at work then."""
 
     name = KILLED
 

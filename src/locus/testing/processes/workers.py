@@ -114,7 +114,7 @@ class Server:
         return os.fstat(self._errors.fileno()).st_size
 
     def errors(self, since: int = 0) -> str:
-        """The last part of the output of the server and its children. `since` is an earlier value of `printed`."""
+        """The end of what the server and its children have printed as errors: 4,000 bytes, and none before `since`."""
         # The processes write at the position that the file's descriptors share, so reading must not move it.
         start = max(since, self.printed - 4_000)
         return os.pread(self._errors.fileno(), 4_000, start).decode(errors="replace")

@@ -208,7 +208,10 @@ async def _read_lob(value: Any) -> Any:
 
 
 def _transport_of(raw: Any) -> asyncio.Transport | None:
-    """Find the driver's transport; None if not found. No attribute leads to it, but a few references do."""
+    """Find the transport of a connection of the driver, or return None.
+
+    No attribute leads to it, so it is looked for among the objects that the connection refers to.
+    """
     owned = [raw._impl]
     for _ in range(3):
         owned = [below for above in owned for below in gc.get_referents(above)]

@@ -194,7 +194,7 @@ def read_since(
     held: Base,
     writes: list[Write] | None = None,
 ) -> Steps[Stored | None]:
-    """Read a checkpoint with the runs that a reader of the checkpoint `held` lacks."""
+    """Read a checkpoint without the runs of items that a reader of the checkpoint `held` has already."""
     place = tuple(map(sql.text, (namespace, held.checkpoint_id, held.rev)))
     stored, manifest = yield from _read(sql, thread_id, namespace, checkpoint_id, _SINCE, place, writes)
     if stored is None or manifest is None:

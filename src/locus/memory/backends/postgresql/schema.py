@@ -18,8 +18,9 @@ that ids differ if their bytes do. Columns of fixed width come first, so that no
 jsonb, which takes a fifth more room for such small objects, and has to be taken apart and put together.
 
 The statements are in `migrations/*.sql`, with `${schema}` and `${prefix}` in the place of the user's names. A new file
-`migrations/NNNN.sql` is found by itself. The name of a new column goes into `locus.memory.backends.sql.schema` if every
-SQL database gets it; one that only PostgreSQL has is named where it is used.
+`migrations/NNNN.sql` is found by itself; it says which older versions may still read and write. If every SQL database
+gets a new column, its name goes into `sql/schema.py` (`NewCheckpoint`) and its value into `sql/flavour.py`
+(`new_checkpoint`). One that only PostgreSQL has is named in the statements of `commit.py` and `together.py`.
 """
 
 from __future__ import annotations

@@ -325,7 +325,7 @@ class Flavour:
         return ""
 
     def leaf(self, value: str) -> Any:
-        """Prepare a value (JSON) for the placeholder of `holds`."""
+        """Make of a JSON value what is bound to the placeholder in the condition that `holds` returns."""
         return value
 
     def pairs(self, count: int) -> str:

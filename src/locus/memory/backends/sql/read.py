@@ -296,7 +296,7 @@ def _reaches(extent: Extent, runs: Mapping[int, Run]) -> bool:
 
 
 def _goes_on(extent: Extent, other: Extent, runs: Mapping[int, Run]) -> bool:
-    """Tell whether the runs that follow those of a held extent begin at its end, or before."""
+    """Tell whether runs are read that continue the items of `other`, which the reader has, without a gap."""
     end = other.skip + other.length
     return any(run.start <= end and other.run < run.number <= extent.run for run in runs.values())
 

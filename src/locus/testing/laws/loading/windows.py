@@ -221,7 +221,7 @@ class WindowLaws(Laws):
     async def test_a_window_is_saved_under_an_id_that_exists(
         self, checkpointer: Checkpointer, open_handle: OpenHandle
     ) -> None:
-        """An equal window changes nothing. Another one replaces the checkpoint, with the items that it left out."""
+        """Saving an equal window changes nothing. Another replaces the checkpoint; items outside of it stay."""
         state = await _grown(checkpointer, 4)
         window = (await _window(checkpointer, 3)).with_message(message(60))
         await checkpointer.save(window, "t", "c")

@@ -248,7 +248,7 @@ class _Course:
         return [self._member(thread) for thread in self._random.sample(self.threads, count)]
 
     def note(self, member: Commit | TaskWrites) -> None:
-        """Note that a commit was written."""
+        """Remember that a commit, or the writes of a task, reached the database."""
         if isinstance(member, Commit):
             kept = self._kept[member.thread_id]
             kept[:] = [one for one in kept if one[0].checkpoint_id != member.checkpoint_id]
