@@ -83,7 +83,7 @@ def test_every_requirement_declares_a_floor() -> None:
 def test_every_extra_is_tried() -> None:
     stores = {str(param.values[0]) for param in SERVERS}
     assert (
-        stores | {*MODELS, *FRAMEWORKS, *TOGETHER, "server", "inspect", "testing", "otel", *VECTORS}
+        stores | {*MODELS, *FRAMEWORKS, *TOGETHER, "server", "inspect", "testing", "otel", "encryption", *VECTORS}
         == {*EXTRAS} - COLLECTIONS
     )
 

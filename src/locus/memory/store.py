@@ -49,7 +49,7 @@ from locus.memory.model.arguments import (
     checked_seconds,
 )
 from locus.memory.model.changes import PayloadDiff, checked_page
-from locus.memory.model.codec import canonical, check_unsealed, decode, encode
+from locus.memory.model.codec import SEALED_BEGINNING, canonical, decode, encode, looks_sealed
 from locus.memory.model.comparison import (
     HEAD_ONLY,
     Comparison,
@@ -351,7 +351,8 @@ class CheckpointStore:
                 expires_at=now + timedelta(seconds=self.ttl_seconds) if self.ttl_seconds else None,
                 writes=tuple(writes),
             )
-            check_unsealed(plan.head)
+            if SEALED_BEGINNING in plan.head:
+                raise looks_sealed()
             if len(plan.cuts) > MOST_CUTS:
                 check_cuts(plan.cuts, plan.manifest, IN_PROCESS)
                 check_amount(amount(plan.extents, by_branch((*plan.runs, *plan.values))), IN_PROCESS)

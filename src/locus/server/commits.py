@@ -13,7 +13,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from locus.encryption.data_key import MARK
-from locus.memory.model.codec import MAX_DEPTH, SEALED, check, encode, encode_trusted
+from locus.memory.model.codec import MAX_DEPTH, SEALED_BEGINNING, check, encode, encode_trusted
 from locus.memory.model.ids import digest
 from locus.memory.model.price import check_places, check_runs
 from locus.memory.model.records import ANY, Base, Commit, Cuts, Extent, Path, Run, Unset
@@ -109,7 +109,7 @@ def _run(rev: str, branch: str, number: int, start: int, items: list[Any], befor
     return Run(branch, number, start, len(items), "[" + "\n,".join(texts) + "]", before if start else None)
 
 
-_SEALED = f'"{MARK}', f'{{"{SEALED}":"{MARK}'
+_SEALED = f'"{MARK}', f"{{{SEALED_BEGINNING}"
 """What the text of a large value begins with if a client has sealed it."""
 
 

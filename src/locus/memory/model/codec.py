@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 from zlib import crc32
@@ -140,24 +140,29 @@ def decode(text: str | bytes) -> Any:
 
 SEALED: Final = "~"
 """The key of a stored head, and of stored metadata, under which a store with keys has put the sealed text."""
+SEALED_BEGINNING: Final = f'"{SEALED}":"{MARK}'
+"""Stands in every sealed head. A head that is saved in clear must not have it."""
 
 
 def decode_head(head: str) -> Any:
     """The value of a stored head; raises `EncryptionKeyError` if it is sealed, and whoever reads it has no keys."""
     value = decode(head)
-    if isinstance(value, dict) and is_sealed(value.get(SEALED)):
-        raise EncryptionKeyError(
-            "this is sealed: open the store with its keys (keys=Keyring.from_file(…), or LOCUS_KEYS)"
-        )
+    if isinstance(value, dict) and SEALED in value:
+        check_open(value)
     return value
 
 
-def check_unsealed(head: str) -> None:
-    """Refuse a head that would be taken for a sealed one."""
-    if f'"{SEALED}":"{MARK}' in head:
-        raise SerializationError(
-            f"a value under the key {SEALED!r} may not begin with {MARK!r}: that marks what is sealed"
+def check_open(head: Mapping[str, Any]) -> None:
+    """Raise if a decoded head, which has the key `SEALED`, is that of a sealed checkpoint."""
+    if is_sealed(head[SEALED]):
+        raise EncryptionKeyError(
+            "this is sealed: open the store with its keys (keys=Keyring.from_file(…), or LOCUS_KEYS)"
         )
+
+
+def looks_sealed() -> SerializationError:
+    """The error for a head that is saved in clear and would be taken for a sealed one."""
+    return SerializationError(f"under the key {SEALED!r} no text may begin with {MARK!r}: that marks what is sealed")
 
 
 def is_sealed(value: object) -> bool:

@@ -64,7 +64,7 @@ def _decoded(manifest: str) -> Cuts:
 
 def _checked_path(path: object) -> Path:
     """Make a path of stored values. A longer one leads to nothing that was ever saved, however far one followed it."""
-    if type(path) is list and 0 < len(path) <= DEEPEST and all(type(step) is str for step in path):
+    if type(path) is list and 0 < len(path) <= DEEPEST and set(map(type, path)) == {str}:
         return tuple(path)
     raise ValueError("a path has something else where its names should be, or too many of them")
 

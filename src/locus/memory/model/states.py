@@ -23,7 +23,7 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 from locus.core.frozen import FrozenDict, FrozenList, Items, freeze, is_ours, trusted
 from locus.core.state import AgentState
 from locus.errors import CorruptCheckpointError, SerializationError
-from locus.memory.model.codec import decode_head, encode, encode_trusted
+from locus.memory.model.codec import SEALED, check_open, decode, encode, encode_trusted
 from locus.memory.model.digests import MOST_MARKS, UNKNOWN_CHAIN, DigestChain
 from locus.memory.model.ids import shown_thread
 from locus.memory.model.manifest import (
@@ -207,9 +207,11 @@ class _StateBuilder:
         self._chains: dict[Path, dict[str, DigestChain]] = {}
 
     def build(self) -> LoadedState:
-        head = decode_head(self._sent.head)
+        head = decode(self._sent.head)
         if not isinstance(head, dict) or () in self.cuts:
             raise self._no_state("it is no object")
+        if SEALED in head:
+            check_open(head)
         head.pop(OMITTED, None)  # nobody stores it, except as a lie
         texts = self._texts_in(head)
         lists: dict[str, Items[Any]] = {}
