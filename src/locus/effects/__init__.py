@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from locus.effects.effect import Effect
     from locus.effects.effects import Effects, current_effect
     from locus.effects.sync import SyncEffects
-    from locus.effects.terms import NOT_MADE, CleanFailure, Made, Terms
+    from locus.effects.terms import NOT_MADE, CleanFailure, Made, NotMade, Terms
 
-__all__ = ["NOT_MADE", "CleanFailure", "Effect", "Effects", "Made", "SyncEffects", "Terms", "current_effect"]
+__all__ = ["NOT_MADE", "CleanFailure", "Effect", "Effects", "Made", "NotMade", "SyncEffects", "Terms", "current_effect"]
 
 __getattr__ = lazy_names(
     __name__,
@@ -27,6 +27,6 @@ __getattr__ = lazy_names(
         "effect": ("Effect",),
         "effects": ("Effects", "current_effect"),
         "sync": ("SyncEffects",),
-        "terms": ("NOT_MADE", "CleanFailure", "Made", "Terms"),
+        "terms": ("NOT_MADE", "CleanFailure", "Made", "NotMade", "Terms"),
     },
 )
