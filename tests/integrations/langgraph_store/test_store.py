@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partialmethod
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,7 @@ from locus.errors import (
 from locus.integrations.langgraph_store.store import LocusStore
 from locus.memory.backends import PostgreSQLBackend, sqlite_checkpointer
 from locus.memory.long_term import LongTermMemory
+from locus.memory.long_term.store import ItemStore
 from locus.testing.stores import DurableTestStore
 from tests.backends.postgresql.store import PostgreSQLStore
 from tests.integrations.langgraph_store.conftest import Clock
@@ -180,7 +182,9 @@ FILTERS: list[tuple[dict[str, Any], list[str]]] = [
 ]
 
 
-async def test_filters(store: LocusStore) -> None:
+@pytest.mark.parametrize("portion", [500, 2])
+async def test_filters(store: LocusStore, portion: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ItemStore, "pages", partialmethod(ItemStore.pages, size=portion))
     values: dict[str, dict[str, Any]] = {
         "a": {"kind": "book", "year": 1990, "nested": {"deep": {"x": 1, "y": [1, 2]}}, "tags": ["x", "y"]},
         "b": {"kind": "book", "year": 2000, "flag": True},

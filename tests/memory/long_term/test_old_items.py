@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from locus.errors import ConfigurationError, DamagedThreadsWarning, UnsupportedFormatError
+from locus.integrations.langgraph_store.store import LocusStore
 from locus.memory import LongTermMemory
 from locus.memory.long_term import old_items
 from locus.memory.registry import get_checkpointer
@@ -190,7 +191,22 @@ async def test_what_cannot_be_read_stays_and_is_told(tmp_path: Path) -> None:
     assert old.ask("SELECT key FROM locus_store") == [("b",)]
 
 
-async def test_a_newer_table_and_one_that_may_only_be_read_are_refused(tmp_path: Path) -> None:
+async def test_a_table_of_a_newer_version_is_refused(old: OldPlace) -> None:
+    old.keep("n/", "a", {"v": 1})
+    old.ask("UPDATE locus_store_format SET version = 3")
+    async with LocusStore(old.place.url) as store:
+        with pytest.raises(UnsupportedFormatError, match=r"has format 3.*upgrade locus-state"):
+            await store.aget(("n",), "a")
+        with pytest.raises(UnsupportedFormatError, match="upgrade locus-state"):
+            await store.aput(("n",), "a", {"v": 2})
+    async with LongTermMemory(old.place.url) as memory:
+        with pytest.raises(UnsupportedFormatError, match="upgrade locus-state"):
+            await memory.setup()
+    assert old.ask("SELECT key FROM locus_store") == [("a",)]
+    assert old.ask("SELECT version FROM locus_store_format") == [(3,)]
+
+
+async def test_a_table_that_may_only_be_read_is_refused(tmp_path: Path) -> None:
     old = OldPlace(SQLiteStore(tmp_path))
     old.keep("n/", "a", {})
     async with LongTermMemory(old.place.url) as memory:
@@ -201,7 +217,3 @@ async def test_a_newer_table_and_one_that_may_only_be_read_are_refused(tmp_path:
     async with reading:
         with pytest.raises(ConfigurationError, match="for writing once"):
             await LongTermMemory(reading).list_keys(("n",))
-    old.ask("UPDATE locus_store_format SET version = 3")
-    async with LongTermMemory(old.place.url) as memory:
-        with pytest.raises(UnsupportedFormatError, match="upgrade locus-state"):
-            await memory.setup()
