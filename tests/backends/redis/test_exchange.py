@@ -48,7 +48,8 @@ async def test_an_answer_that_nobody_waited_for_is_not_taken_for_the_next(
     redis_server: RedisServer, store: RedisStore
 ) -> None:
     begun, never = f"{store.prefix}begun", f"{store.prefix}never"
-    async with Redis(port=redis_server.port, protocol=2) as client:
+    # Else the driver gives up an answer after some seconds by itself, before it is cancelled here.
+    async with Redis(port=redis_server.port, protocol=2, socket_timeout=None, socket_connect_timeout=None) as client:
         waiting = asyncio.create_task(exchange(client, [("RPUSH", begun, "1"), ("BLPOP", never, 0)]))
         assert await exchange(client, [("BLPOP", begun, 0)]) == [[begun.encode(), b"1"]]
         waiting.cancel()
