@@ -141,7 +141,7 @@ EQUIVALENT: dict[str, dict[str, tuple[str, ...]]] = {
             "ThreadLog._change: proposal.transition is Transition.NONE -> True",
         ),
         FAULTS: (
-            "ThreadLog._put_event: not await self._was_put_by(by, key) -> False",
+            "ThreadLog._put_event: not await self._was_put_by(by, number) -> False",
             "ObjectEngine.commit: (commit.namespace, commit.checkpoint_id) not in index.ids -> True",
         ),
         "the rule looks for an id that is not fresh as well, and has all events read for that": (
