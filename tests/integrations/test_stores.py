@@ -98,8 +98,8 @@ def test_every_class_that_takes_a_store_is_here() -> None:
 
 def _is_ready(one: Any) -> bool:
     """Whether the store is open, or a key space of it that is all that this class uses."""
-    handle = one._handle
-    return any(each._store.ready for each in (handle, *handle._spaces.values()))
+    store = one._handle._store
+    return any(each.ready for each in (store, *store._spaces.values()))
 
 
 @every_class
