@@ -123,11 +123,14 @@ async def _must_exist(store: CheckpointStore, space: str | None) -> None:
     try:
         async with store.using():
             pass
-    except NothingThereError:
+    except NothingThereError as nothing:
         if space is None:
             raise
-        async with store.key_space(space).using():
-            pass
+        try:
+            async with store.key_space(space).using():
+                pass
+        except NothingThereError:
+            raise nothing from None  # it knows whether another framework's threads are there
     except LocusError:
         pass  # the command itself says what is wrong, or mends it
     finally:
