@@ -217,3 +217,10 @@ async def test_a_table_that_may_only_be_read_is_refused(tmp_path: Path) -> None:
     async with reading:
         with pytest.raises(ConfigurationError, match="for writing once"):
             await LongTermMemory(reading).list_keys(("n",))
+
+
+async def test_a_database_in_memory_has_none() -> None:
+    async with get_checkpointer("sqlite::memory:") as store:
+        memory = LongTermMemory(store)
+        await memory.put(("a",), "k", {"x": 1})
+        assert await memory.get(("a",), "k") == {"x": 1}

@@ -287,6 +287,9 @@ class SQLiteFile:
 class MemoryFile(SQLiteFile):
     """A database in memory. It lives as long as its connection, so that has to outlive the worker's OS threads."""
 
+    def is_there(self) -> bool:
+        return self._connection is not None
+
     def close(self) -> None:
         """Keep the connection, which only `discard` closes, but not a transaction that was interrupted."""
         if self._connection is not None and self._connection.in_transaction:

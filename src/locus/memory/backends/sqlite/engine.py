@@ -253,7 +253,7 @@ class SQLiteEngine(SQLEngine, CommitsTogether, CommitsWhole, CommitsWithWrites, 
         return result
 
     async def carry_out(self, operation: Operation[T], *, writing: bool) -> T:
-        if not writing and not await self._reader.run(SQLiteFile.is_there):
+        if not writing and not await self._reader.run(lambda file: file.is_there()):
             raise self.nothing_there()
         return await super().carry_out(operation, writing=writing)
 
