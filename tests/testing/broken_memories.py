@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from locus.errors import CheckpointError
 from locus.memory.backends.memory import MemoryEngine
 from locus.memory.engine import Engine
+from locus.memory.long_term.items import item_of
 from locus.memory.model.records import ANY, Commit, Contents, Outcome, Stored
 
 
@@ -62,7 +64,15 @@ class HidesDamage(MemoryEngine):
 
     async def newest(self, prefix: str, after: str, limit: int) -> Contents:
         page = await super().newest(prefix, after, limit)
-        return replace(page, stored=[stored for stored in page.stored if '"metadata":{' in stored.head])
+        return replace(page, stored=list(filter(_is_sound, page.stored)))
+
+
+def _is_sound(stored: Stored) -> bool:
+    try:
+        item_of(stored)
+    except CheckpointError:
+        return False
+    return True
 
 
 def broken(space: type[MemoryEngine]) -> type[MemoryEngine]:
