@@ -134,8 +134,9 @@ class DataKeys:
             engine = await self._engine()
         except NothingThereError:
             return []
-        names = await engine.threads(Pattern(f"*{_INDEX}", within=prefix), None)
-        return [await self.index_key(name.removesuffix(_INDEX)) for name in names if scope_of(name) + _INDEX == name]
+        names = await engine.threads(Pattern(f"*{_INDEX}"), None)
+        scopes = [name.removesuffix(_INDEX) for name in names if scope_of(name) + _INDEX == name]
+        return [await self.index_key(scope) for scope in scopes if not scope or scope.startswith(prefix)]
 
     def forget_cached(self, thread_id: str) -> None:
         """Read the keys of a thread anew when they are needed next."""
