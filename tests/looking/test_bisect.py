@@ -369,3 +369,15 @@ async def test_metadata_of_checkpoints() -> None:
     assert flips(bisect_metadata(line, ["turn"], "2")) == []
     assert flips(bisect_metadata(line, ["user"])) == [(1, True)]
     assert flips(bisect_metadata(line, ["nothing"])) == []
+
+
+async def test_the_passage_is_what_said_the_text_first() -> None:
+    """A save may bring a tool's result and the answer that repeats it."""
+    said = [{"role": "user", "content": "How much?"}, {"role": "tool", "content": "8.99"}]
+    async with StorageBackend(CheckpointStore(MemoryEngine())) as backend:
+        await backend.save("t", {"messages": said[:1]})
+        await backend.save("t", {"messages": [*said, {"role": "assistant", "content": "It costs 8.99."}]})
+        entries = await backend.store.history("t", None, None, None)
+        found = await bisect_text(backend.store, await line_of(backend.store, entries[0]), "8.99", False)
+    assert found.passage is not None
+    assert (found.passage.position, found.passage.role, found.passage.text) == (1, "tool", "8.99")

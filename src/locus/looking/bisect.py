@@ -181,7 +181,7 @@ async def _in_deltas(
         if holds != bool(flips and flips[-1].holds):
             flips.append(Flip(entry, holds))
             if passage is None:
-                at = max(at for at, message in enumerate(messages) if matching[id(message)])
+                at = next(at for at, message in enumerate(messages) if matching[id(message)])
                 passage = wanted.passage_in(MESSAGES, at, messages[at], True)
         if progress is not None:
             progress(looked_at)
@@ -203,19 +203,19 @@ class _Wanted:
         return any(map(self._within, texts_in(value)))
 
     def passage(self, stored: Stored, branches: Branches) -> Passage | None:
-        """The place of the text in a checkpoint: the last item that has it, or else a field."""
+        """The place of the text in a checkpoint: the first item that has it, or else a field."""
         conversation = conversation_path(list_paths(stored))
         for path, cut in decode_manifest(stored.manifest).items():
             if isinstance(cut, str):
                 if branches.has_match(Extent(cut, 0, 0, 1)):
                     return Passage(path, None, False, "", self._around(self._found_in(branches.value(cut))[1]))
                 continue
-            before = sum(extent.length for extent in cut)
-            for extent in reversed(cut):
-                before -= extent.length
-                at = branches.last_match(extent)
+            before = 0
+            for extent in cut:
+                at = branches.first_match(extent)
                 if at is not None:
                     return self.passage_in(path, before + at, branches.item([extent], at), path == conversation)
+                before += extent.length
         head = decode_head(stored.head)
         path, text = self._found_in(head)
         if conversation is not None and path[: len(conversation)] == conversation != path:

@@ -69,6 +69,14 @@ class Branches:
         hit = self._branch(extent).last_hit(extent)
         return hit - extent.skip if hit >= extent.skip else None
 
+    def first_match(self, extent: Extent) -> int | None:
+        """The position in an extent of its first item that is looked for; None if it has none."""
+        first, at = None, self.last_match(extent)
+        while at is not None:
+            first = at
+            at = self.last_match(extent._replace(length=at))
+        return first
+
     def value(self, name: str) -> Any:
         """The large value with this name."""
         return self.item([Extent(name, 0, 0, 1)], 0)
