@@ -24,6 +24,7 @@ from locus.memory.checkpointer import Checkpointer
 from locus.memory.conversations import utterance_of
 from locus.memory.engine import Engine
 from tests.looking.stories import PRICES, QUESTIONS, STORIES, WAITING, WITHOUT_TOOLS
+from tests.server.inspector.asked import Asked
 
 CALL = '→ get_price("Peak")'
 
@@ -153,6 +154,20 @@ async def test_a_page_in_the_middle_shows_what_its_saves_added(store: Checkpoint
     entries = (await store.store.history("langgraph-deltas", None, None, None))[2:5]
     saves = await saves_of(store.store, entries)
     assert [save.lines for save in saves] == [[CALL], [QUESTIONS[1]], []]
+
+
+async def test_a_conversation_in_deltas_has_a_title_and_marks_what_came(store: Checkpointer) -> None:
+    page = await store.recent_threads(titles=True)
+    titles = {thread.thread_id: thread.title for thread in page.threads}
+    assert titles["langgraph-deltas"] == titles["langgraph"] == QUESTIONS[0]
+    saves = await saves_in(store, "langgraph-deltas")
+    marked = []
+    for save in saves:
+        entry = save.entry
+        page = await Asked(store).page("t", "langgraph-deltas", "c", entry.checkpoint_id, ns=entry.namespace)
+        marked.append("added here" in page.main.text)
+    assert marked == [save.added > 0 for save in saves]
+    assert marked.count(True) >= 6
 
 
 async def test_a_conversation_in_deltas_is_whole(store: Checkpointer) -> None:

@@ -18,10 +18,10 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from locus.errors import ConfigurationError, ConflictError, CorruptCheckpointError
 from locus.looking.branches import Branches
-from locus.looking.deltas import MESSAGES, added_messages, keeps_deltas_at, messages_in
+from locus.looking.deltas import MESSAGES, added_messages, keeps_deltas_at
 from locus.looking.histories import readable_metadata
 from locus.looking.reading import PAGE, check_cuts, exported_pages, key_of, list_paths, position_of
-from locus.memory.conversations import conversation_path, utterance_of, utterances_of
+from locus.memory.conversations import conversation_path, messages_in, utterance_of, utterances_of
 from locus.memory.model.codec import canonical, decode, decode_head, texts_in
 from locus.memory.model.comparison import TooMuchText
 from locus.memory.model.manifest import decode_manifest

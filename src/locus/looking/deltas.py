@@ -10,16 +10,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
+from locus.memory.conversations import MESSAGES_CHANNEL, messages_in
 from locus.memory.engine import KeepsWrites
-from locus.memory.model.codec import decode, decode_head
+from locus.memory.model.codec import decode_head
 from locus.memory.model.manifest import decode_manifest
 from locus.memory.model.parts import Range
 from locus.memory.model.payloads import dict_from
-from locus.memory.model.records import AncestorQuery, Entry, Path, Stored, Write
+from locus.memory.model.records import AncestorQuery, Entry, Path, Stored
 from locus.memory.store import CheckpointStore
 
 MESSAGES: Final[Path] = ("channel_values", "messages")
-_CHANNEL: Final = "messages"
 _ANCESTORS: Final = 500
 """The number of ancestors that are read at once."""
 _REMOVES_ALL: Final = "__remove_all__"
@@ -27,23 +27,17 @@ _REMOVES_ALL: Final = "__remove_all__"
 
 def keeps_deltas(stored: Stored) -> bool:
     """Whether a checkpoint is one of LangGraph whose messages are in the writes of earlier ones."""
+    versions = decode_head(stored.head).get("channel_versions") if has_no_messages(stored) else None
+    return isinstance(versions, dict) and MESSAGES_CHANNEL in versions
+
+
+def has_no_messages(stored: Stored) -> bool:
+    """Whether a checkpoint is one of LangGraph that has no messages itself: they are elsewhere, or none came yet."""
     head = decode_head(stored.head)
     if not isinstance(head, dict) or "langgraph" not in head or MESSAGES in decode_manifest(stored.manifest):
         return False
-    values, versions = head.get("channel_values"), head.get("channel_versions")
-    return isinstance(versions, dict) and _CHANNEL in versions and not (isinstance(values, dict) and _CHANNEL in values)
-
-
-def messages_in(writes: Iterable[Write]) -> list[Any]:
-    """The messages that tasks have written, in their order."""
-    items: list[Any] = []
-    for write in writes:
-        if write.channel == _CHANNEL:
-            value = decode(write.value)
-            if isinstance(value, dict) and isinstance(value.get("value"), list):  # a tuple, or an overwritten list
-                value = value["value"]
-            items += value if isinstance(value, list) else [value]
-    return items
+    values = head.get("channel_values")
+    return not (isinstance(values, dict) and MESSAGES_CHANNEL in values)
 
 
 async def delta_messages(store: CheckpointStore, stored: Stored) -> list[Any]:
@@ -54,7 +48,7 @@ async def delta_messages(store: CheckpointStore, stored: Stored) -> list[Any]:
     checkpoint_id: str | None = entry.checkpoint_id
     async with store.using() as engine:
         while checkpoint_id is not None and isinstance(engine, KeepsWrites):
-            query = AncestorQuery(entry.thread_id, entry.namespace, checkpoint_id, _ANCESTORS, (_CHANNEL,))
+            query = AncestorQuery(entry.thread_id, entry.namespace, checkpoint_id, _ANCESTORS, (MESSAGES_CHANNEL,))
             line = await engine.ancestors(query)
             checkpoint_id = line[-1].checkpoint_id if len(line) == _ANCESTORS else None
             for ancestor in line:
@@ -83,7 +77,7 @@ async def messages_of(store: CheckpointStore, entry: Entry) -> list[Any] | None:
 
 
 def _has_messages(stored: Stored) -> bool:
-    return not keeps_deltas(stored) and _CHANNEL in (decode_head(stored.head).get("channel_values") or {})
+    return not keeps_deltas(stored) and MESSAGES_CHANNEL in (decode_head(stored.head).get("channel_values") or {})
 
 
 def _messages_of(stored: Stored | None) -> list[Any]:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from locus.errors import CorruptCheckpointError, UnsupportedFormatError
-from locus.looking.deltas import keeps_deltas, messages_in
+from locus.looking.deltas import has_no_messages, keeps_deltas
 from locus.looking.histories import readable_metadata
 from locus.looking.previews import (
     MOST,
@@ -30,7 +30,7 @@ from locus.looking.previews import (
 from locus.looking.reading import list_paths
 from locus.looking.tool_calls import on_one_line
 from locus.looking.turns import Save, Stand, open_calls
-from locus.memory.conversations import Call, conversation_path
+from locus.memory.conversations import Call, conversation_path, messages_in
 from locus.memory.engine import Engine, Exports, KeepsWrites
 from locus.memory.model.codec import decode, decode_head
 from locus.memory.model.manifest import by_branch, decode_manifest, newest_runs, walk
@@ -136,7 +136,7 @@ async def _read(store: CheckpointStore, entries: Sequence[Entry]) -> _Read:
             stored = await engine.read_part(thread_id, *place, Range(("messages",), 0, 0))
             if stored is not None:
                 read.stored[place] = stored
-                if keeps_deltas(stored) and isinstance(engine, KeepsWrites):
+                if has_no_messages(stored) and isinstance(engine, KeepsWrites):
                     read.writes[place] = await engine.get_writes(thread_id, *place, None)
 
     async def its_end(engine: Engine, place: Place) -> None:

@@ -24,7 +24,8 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from locus.core.media import media_label
-from locus.memory.model.records import Path
+from locus.memory.model.codec import decode
+from locus.memory.model.records import Path, Write
 
 CONVERSATIONS: Final[tuple[Path, ...]] = (
     ("messages",),
@@ -432,3 +433,19 @@ def _text(value: Any) -> str | None:
 
 def _json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)
+
+
+MESSAGES_CHANNEL: Final = "messages"
+"""The channel of a graph in which LangGraph's tasks write messages."""
+
+
+def messages_in(writes: Iterable[Write]) -> list[Any]:
+    """The messages that tasks have written, in their order."""
+    items: list[Any] = []
+    for write in writes:
+        if write.channel == MESSAGES_CHANNEL:
+            value = decode(write.value)
+            if isinstance(value, dict) and isinstance(value.get("value"), list):  # a tuple, or an overwritten list
+                value = value["value"]
+            items += value if isinstance(value, list) else [value]
+    return items

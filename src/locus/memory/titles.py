@@ -13,8 +13,15 @@ from functools import partial
 from typing import Any, Final
 
 from locus.errors import ConfigurationError, CorruptCheckpointError
-from locus.memory.conversations import BESIDE, CONVERSATIONS, conversation_path, message_in, utterance_of
-from locus.memory.engine import warn_of_damage
+from locus.memory.conversations import (
+    BESIDE,
+    CONVERSATIONS,
+    conversation_path,
+    message_in,
+    messages_in,
+    utterance_of,
+)
+from locus.memory.engine import KeepsWrites, warn_of_damage
 from locus.memory.model.manifest import decode_manifest
 from locus.memory.model.parts import Range, needed, page_of
 from locus.memory.model.records import Entry, Stored
@@ -62,8 +69,22 @@ async def title_of(store: CheckpointStore, entry: Entry) -> str | None:
     title = await _title(store, entry.thread_id, entry.checkpoint_id, entry.namespace)
     beside = _GRAPH if ":" in entry.namespace else BESIDE.get(entry.namespace)
     if title is None and beside is not None:
-        return await _title(store, entry.thread_id, None, beside)
-    return title
+        title = await _title(store, entry.thread_id, None, beside)
+    return title or await _title_of_deltas(store, entry)
+
+
+async def _title_of_deltas(store: CheckpointStore, entry: Entry) -> str | None:
+    """The title of a graph whose messages are kept as what its tasks wrote: the first of them wrote the question."""
+    if entry.namespace != _GRAPH and ":" not in entry.namespace:
+        return None
+    async with store.using() as engine:
+        if not isinstance(engine, KeepsWrites):
+            return None
+        for first in reversed(await engine.history(entry.thread_id, _GRAPH, _FIRST, _FIRST + 1)):
+            writes = await engine.get_writes(entry.thread_id, _GRAPH, first.checkpoint_id, None)
+            if title := _first_said(messages_in(writes)[:_FIRST]):
+                return title
+    return None
 
 
 async def _title(store: CheckpointStore, thread_id: str, checkpoint_id: str | None, namespace: str) -> str | None:

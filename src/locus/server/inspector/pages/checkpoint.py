@@ -18,7 +18,7 @@ from locus.looking.formatting import dotted
 from locus.looking.histories import readable_metadata
 from locus.looking.reading import conversation
 from locus.looking.revisions import moment_of
-from locus.looking.saves import saves_of
+from locus.looking.saves import items_added, saves_of
 from locus.memory.model.codec import decode, decode_head
 from locus.memory.model.ids import MAX_ID_LENGTH
 from locus.memory.model.manifest import decode_manifest, list_items
@@ -182,7 +182,11 @@ async def _part(pages: Pages, entry: Entry, query: CheckpointPageQuery) -> ListP
             return None
         path, page = path_and_page
         (save,) = await saves_of(pages.store, [entry])
-        new = page.total - save.added if save.added and save.total == page.total else None
+        if save.added and save.total in (page.total, None):
+            new = page.total - save.added
+        if save.total is None and new is not None:  # told by the tasks before it, which may have replaced messages
+            found = [item for _, item in await items_added(pages.store, entry)]
+            new = new if found and page.items[-len(found) :] == found else None
     items = await off_loop(
         lambda: items_shown(page.items, page.start, whole=query.view == "item", raw=bool(query.raw), terms=query.terms)
     )
