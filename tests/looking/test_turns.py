@@ -157,8 +157,8 @@ async def test_a_page_in_the_middle_shows_what_its_saves_added(store: Checkpoint
 
 
 async def test_a_conversation_in_deltas_has_a_title_and_marks_what_came(store: Checkpointer) -> None:
-    page = await store.recent_threads(titles=True)
-    titles = {thread.thread_id: thread.title for thread in page.threads}
+    recent = await store.recent_threads(titles=True)
+    titles = {thread.thread_id: thread.title for thread in recent.threads}
     assert titles["langgraph-deltas"] == titles["langgraph"] == QUESTIONS[0]
     saves = await saves_in(store, "langgraph-deltas")
     marked = []
