@@ -14,7 +14,13 @@ from locus.core.messages import Message
 from locus.core.state import AgentState
 from locus.encryption import Keyring, new_key
 from locus.encryption.data_key import NotOpenedError, NotSealedError
-from locus.errors import ConfigurationError, CorruptCheckpointError, EncryptionKeyError, SerializationError
+from locus.errors import (
+    ConfigurationError,
+    ConflictError,
+    CorruptCheckpointError,
+    EncryptionKeyError,
+    SerializationError,
+)
 from locus.memory import get_checkpointer
 from locus.memory.backends import MemoryCheckpointer
 from locus.memory.checkpointer import Checkpointer
@@ -152,6 +158,22 @@ async def test_a_subject_has_one_key_for_its_threads_and_a_copy_leaves_it(tmp_pa
         assert loaded is not None
         assert loaded.messages[-1].content == "more"
         assert loaded.metadata == state.metadata
+
+
+async def test_a_second_copy_from_elsewhere_leaves_the_first_one_readable(tmp_path: Path) -> None:
+    url = f"sqlite:{tmp_path / 'a.db'}"
+    async with opened(url, keyring()) as one, opened(url, keyring()) as other:
+        state = await fill(one)
+        await other.save(AgentState(), "elsewhere")
+        engine = other.store.engine
+        assert isinstance(engine, SealedEngine)
+        elsewhere = await engine.keys.of("elsewhere")
+        assert elsewhere is not None
+        assert await one.copy_thread("thread", "copy")
+        with pytest.raises(ConflictError):  # it had looked before the first copy was there
+            await engine.keys.note_copy(elsewhere, "copy")
+    async with opened(url, keyring()) as handle:
+        assert await handle.load("copy") == state
 
 
 async def test_a_key_management_service_wraps_and_unwraps(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from locus.errors import ConflictError, CorruptCheckpointError, EncryptionKeyErr
 from locus.memory.engine import Engine, NothingThereError
 from locus.memory.model.codec import decode, encode_trusted
 from locus.memory.model.ids import Pattern, new_id, shown_thread
-from locus.memory.model.records import ANY, Commit, Verdict
+from locus.memory.model.records import Commit, Verdict
 
 CACHED_SECONDS: Final = 300.0
 MOST_CACHED: Final = 10_000
@@ -143,17 +143,33 @@ class DataKeys:
         self._cached.pop(thread_id, None)
 
     async def note_copy(self, source: ThreadKeys, dest: str) -> None:
-        """Note that a thread is about to be made as a copy of another one, whose seals it will have."""
-        subject, threads = self.subject_of(dest), self._namespace("threads")
-        own = await self.of(dest, create=True)
-        assert own is not None
-        origins: list[dict[str, Any]] = []
-        for origin in source.lineage:
-            wrapped = _written(await self.keyring.wrap(origin.secret, _context(dest)))
-            origins.append({"thread": origin.thread_id, **wrapped})
-        record = await self._read(dest, threads) if subject == dest else None
-        await self._write(dest, threads, {**(record or {}), _ORIGINS: origins})
-        self.forget_cached(dest)
+        """Note that a thread is about to be made as a copy of another one, whose seals it will have.
+
+        Once noted, this is never replaced: it opens what the first of two copies has written. A copy of another thread
+        is refused instead.
+        """
+        threads = self._namespace("threads")
+        wanted = [(origin.thread_id, origin.key.tag) for origin in source.lineage]
+        for _ in range(_ATTEMPTS):
+            await self.of(dest, create=True)
+            noted = await (await self._engine()).entry(dest, threads, None)
+            self.forget_cached(dest)
+            own = await self.of(dest, create=True)
+            assert own is not None
+            if own.origins:
+                if [(origin.thread_id, origin.key.tag) for origin in own.origins] == wanted:
+                    return
+                break
+            origins: list[dict[str, Any]] = []
+            for origin in source.lineage:
+                wrapped = _written(await self.keyring.wrap(origin.secret, _context(dest)))
+                origins.append({"thread": origin.thread_id, **wrapped})
+            record = await self._read(dest, threads) or {}
+            after = None if noted is None else noted.checkpoint_id
+            if await self._write(dest, threads, {**record, _ORIGINS: origins}, if_latest=after):
+                self.forget_cached(dest)
+                return
+        raise ConflictError(f"{shown_thread(dest)} is, or was, a copy of another thread: copy into an id of its own")
 
     def _namespace(self, kind: str) -> str:
         """The namespace of records of a kind. Those of a key space stand apart from those of the threads."""
@@ -177,7 +193,7 @@ class DataKeys:
             if record is not None:
                 return record
             record = _written(await self.keyring.wrap(new_secret(), _context(subject)))
-            if await self._write(subject, namespace, record, fresh=True):
+            if await self._write(subject, namespace, record, if_latest=None):
                 return record
         raise ConflictError(f"the data key of {shown_thread(subject)} keeps being changed; try again")
 
@@ -195,8 +211,8 @@ class DataKeys:
         stored = await engine.read(thread_id, namespace, None)
         return None if stored is None else decode(stored.head)
 
-    async def _write(self, thread_id: str, namespace: str, record: Any, *, fresh: bool = False) -> bool:
-        """Write a record. With `fresh`, only if there is none."""
+    async def _write(self, thread_id: str, namespace: str, record: Any, *, if_latest: str | None) -> bool:
+        """Write a record, if the latest one is still this; None if there is none yet."""
         rev = new_id()
         commit = Commit(
             thread_id=thread_id,
@@ -210,7 +226,7 @@ class DataKeys:
             extents=(),
             parent_id=None,
             fresh_id=True,
-            if_latest=None if fresh else ANY,
+            if_latest=if_latest,
         )
         try:
             outcome = await (await self._engine()).commit(commit)
